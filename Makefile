@@ -1,0 +1,56 @@
+# Every target sets up what it needs: on a fresh machine it installs, the second time it starts at once.
+#
+#   make demo              see it work
+#   make test              all checks and all tests, as CI runs them (ARGS="-k segment" passes arguments to pytest)
+#   make check             format, lint, types, layers
+#   make bench             measure (SECTION=log runs one section)
+#   make clean             remove everything that was made here
+
+PYTHON ?= python3
+VENV   := .venv
+BIN    := $(VENV)/bin
+PIP    := $(BIN)/python -m pip --quiet --disable-pip-version-check
+SETUP  := $(VENV)/.setup-complete
+KERNEL := $(VENV)/.kernel-complete
+KERNEL_SOURCES := $(wildcard src/barnabas/records/kernel.py src/barnabas/records/kernel.pxd)
+
+.PHONY: setup demo test check bench clean
+.DEFAULT_GOAL := test
+
+setup: $(KERNEL)
+
+# The build tools are installed at their pinned versions and used as they are (no isolation), so that nothing unpinned runs.
+$(SETUP): pyproject.toml setup.py constraints.txt tools/system-packages
+	@tools/system-packages $(PYTHON)
+	@test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
+	@echo "barnabas: installing into $(VENV)"
+	@$(PIP) install -c constraints.txt setuptools Cython
+	@BARNABAS_KERNEL=no $(PIP) install -c constraints.txt --no-build-isolation -e '.[dev]'
+	@touch $@
+
+# The compiled kernel shadows its source, so it is rebuilt whenever the source changes.
+$(KERNEL): $(SETUP) $(KERNEL_SOURCES)
+	@rm -f src/barnabas/records/kernel*.so
+	@$(BIN)/python setup.py --quiet build_ext --inplace
+	@test "$$CI" != true || ls src/barnabas/records/kernel*.so >/dev/null || { echo "barnabas: CI=true, and the kernel is not compiled" >&2; exit 1; }
+	@touch $@
+
+demo: setup
+	@$(BIN)/python demo/demo.py
+
+test: check
+	@$(BIN)/python -X dev -m pytest $(ARGS)
+
+check: setup
+	@$(BIN)/ruff format --check --quiet . || { echo "barnabas: '$(BIN)/ruff format .' puts the format right" >&2; exit 1; }
+	@$(BIN)/ruff check --quiet .
+	@$(BIN)/mypy src tests bench $(wildcard demo/*.py)
+	@$(BIN)/lint-imports --no-cache --no-logo
+
+bench: setup
+	@$(BIN)/python -m bench $(SECTION)
+
+clean:
+	@rm -rf $(VENV) build dist .cache .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache bench/results
+	@rm -rf src/*.egg-info src/barnabas/records/kernel*.so src/barnabas/records/kernel.c
+	@find src tests bench demo -name __pycache__ -type d -prune -exec rm -rf {} +

@@ -1,0 +1,1 @@
+"""Measures Barnabas on this machine. `python -m bench [SECTION ...]`; sections are the modules of bench/sections."""

@@ -1,0 +1,1 @@
+"""One module a section. Each has a docstring, and `run() -> Iterator[Measurement]`."""

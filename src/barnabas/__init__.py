@@ -1,0 +1,1 @@
+"""Barnabas: a log broker that every Kafka client already speaks to, with its data pipeline on Spark."""

@@ -1,0 +1,120 @@
+"""`barnabas verify DIR...`: checks log directories, or folders of single partitions, and changes nothing."""
+
+import argparse
+import json
+import os
+import sys
+from dataclasses import dataclass, field
+
+from barnabas.cli.progress import Progress
+from barnabas.model import TopicPartition
+from barnabas.storage.files import Files, OsFiles
+from barnabas.storage.log_directory import parse_folder
+from barnabas.storage.verifier import (
+    Fault,
+    Report,
+    partition_folders,
+    verify_checkpoints,
+    verify_partition,
+    was_shut_down_cleanly,
+)
+
+DESCRIPTION = """\
+Check every batch, record, index, snapshot and checkpoint of log directories, Kafka's or ours. Nothing is changed.
+The exit code is 0 when all is well, and 1 when a fault was found; each is a line with path, position and reason.
+After a crash, the torn end of a log is such a fault: the next start of the broker cuts it off."""
+EXAMPLES = """\
+examples:
+  barnabas verify data               every partition of a log directory
+  barnabas verify data/orders-0      one partition
+  barnabas verify --json data        faults and summary as JSON, one object a line
+"""
+
+
+def configure(parser: argparse.ArgumentParser) -> None:
+    """Declare what the command takes."""
+    parser.description = DESCRIPTION
+    parser.epilog = EXAMPLES
+    parser.add_argument("directories", nargs="+", metavar="DIR", help="a log directory, or the folder of a partition")
+    parser.add_argument("--json", action="store_true", help="print one JSON object a line")
+
+
+@dataclass(slots=True)
+class Summary:
+    """What was checked, in all."""
+
+    partitions: int = 0
+    segments: int = 0
+    batches: int = 0
+    records: int = 0
+    bytes: int = 0
+    faults: list[Fault] = field(default_factory=list)
+
+
+def run(arguments: argparse.Namespace) -> int:
+    """Check every folder and print a summary."""
+    files = OsFiles()
+    summary = Summary()
+
+    def report(fault: Fault) -> None:
+        progress.finish()
+        summary.faults.append(fault)
+        print(json.dumps({"fault": fault._asdict()}) if arguments.json else str(fault), flush=True)
+
+    paths = [os.path.abspath(path) for path in arguments.directories]
+    missing = [path for path in paths if not os.path.isdir(path)]
+    if missing:
+        print(f"barnabas verify: {missing[0]} is not a folder", file=sys.stderr)
+        return 2
+    progress = Progress("verify", sum(map(_log_bytes, paths)))
+    for path in paths:
+        _verify(files, path, summary, progress, report)
+    progress.finish()
+    _print_summary(summary, progress.seconds, arguments.json)
+    return 1 if summary.faults else 0
+
+
+def _log_bytes(path: str) -> int:
+    total = 0
+    for folder, _, names in os.walk(path):
+        total += sum(os.path.getsize(os.path.join(folder, name)) for name in names if name.endswith(".log"))
+    return total
+
+
+def _verify(files: Files, path: str, summary: Summary, progress: Progress, report: Report) -> None:
+    folders = partition_folders(files, path, report)
+    ends: dict[TopicPartition, int] = {}
+    is_clean = was_shut_down_cleanly(files, path)
+    for folder in folders:
+        summary.partitions += 1
+        for seen in verify_partition(files, folder, report, expect_indexes=is_clean):
+            summary.segments += 1
+            summary.batches += seen.batches
+            summary.records += seen.records
+            summary.bytes += seen.size
+            progress.advance(seen.size, os.path.relpath(seen.path, path))
+            partition = parse_folder(os.path.basename(folder))
+            if partition is not None:
+                ends[partition.partition] = seen.next_offset
+    if folders != [path]:
+        verify_checkpoints(files, path, ends, report)
+
+
+def _print_summary(summary: Summary, seconds: float, as_json: bool) -> None:
+    counts = {
+        "partitions": summary.partitions,
+        "segments": summary.segments,
+        "batches": summary.batches,
+        "records": summary.records,
+        "bytes": summary.bytes,
+        "faults": len(summary.faults),
+        "seconds": round(seconds, 3),
+    }
+    if as_json:
+        print(json.dumps({"summary": counts}))
+        return
+    print(
+        f"{counts['partitions']:,} partitions, {counts['segments']:,} segments, {counts['batches']:,} batches,"
+        f" {counts['records']:,} records, {summary.bytes / 1e6:,.1f} MB in {seconds:.1f} s:"
+        f" {counts['faults'] or 'no'} fault{'' if counts['faults'] == 1 else 's'}"
+    )

@@ -1,0 +1,18 @@
+from collections.abc import Sequence
+from typing import TypeAlias
+
+_Buffer: TypeAlias = bytes | bytearray | memoryview
+_Header: TypeAlias = tuple[bytes, bytes | None]
+_Record: TypeAlias = tuple[int, int, bytes | None, bytes | None, Sequence[_Header]]
+
+COMPILED: bool
+FAULTS: tuple[str, ...]
+
+def check_records(
+    records: _Buffer, count: int, dense: bool, last_offset_delta: int
+) -> tuple[int, int, int, int, int]: ...
+def find_batch(buffer: _Buffer, target_offset: int) -> tuple[int, int]: ...
+def decode_records(
+    records: _Buffer, count: int
+) -> list[tuple[int, int, bytes | None, bytes | None, tuple[_Header, ...]]]: ...
+def encode_records(records: Sequence[_Record]) -> bytearray: ...

@@ -1,0 +1,182 @@
+"""Walks over the batches of a segment's file, of any magic: headers only, or whole batches with their checksums.
+
+Bytes come from the file in chunks; what is yielded is a BatchHeader. Message sets of magic 0 and 1, which old segments
+may hold, look like batches of one offset here: their `last_offset` is right, and that is what searches need.
+
+Rule 1: a length is compared with what is left of the file before anything is allocated for it.
+Rule 2: damage raises CorruptLogError with the path and the position at which the bad batch starts; what was yielded
+before is good.
+"""
+
+from collections.abc import Iterator
+from struct import Struct
+from typing import NamedTuple
+
+from barnabas.records.batch import (
+    HEADER,
+    HEADER_SIZE,
+    LENGTH_POSITION,
+    LOG_OVERHEAD,
+    MAGIC,
+    MAGIC_POSITION,
+    NO_PRODUCER_EPOCH,
+    NO_PRODUCER_ID,
+    NO_SEQUENCE,
+    BatchHeader,
+    CorruptRecordError,
+    check_crc,
+    check_header,
+)
+from barnabas.records.legacy import LegacyMessage, check_message, iterate_messages, message_header
+from barnabas.records.record import Record, batch_records
+from barnabas.storage.files import File
+
+CHUNK_BYTES = 1 << 20
+HEADER_CHUNK_BYTES = 4096
+
+_LENGTH = Struct(">i")
+
+# The shortest entries: a message of magic 0 has 14 bytes behind the offset and the size.
+ENTRY_SIZE_MIN = LOG_OVERHEAD + 14
+
+
+class CorruptLogError(Exception):
+    """A file of the log holds bytes that no writer wrote; says where, and what is wrong."""
+
+    def __init__(self, path: str, position: int, reason: str) -> None:
+        super().__init__(f"{path}, position {position}: {reason}")
+        self.path = path
+        self.position = position
+        self.reason = reason
+
+
+class LogFile(NamedTuple):
+    """An open `.log` file, its path for messages, and how many of its bytes count."""
+
+    file: File
+    path: str
+    size: int
+
+
+def legacy_header(buffer: bytes | bytearray | memoryview, position: int) -> BatchHeader:
+    """Return the header that a message of magic 0 or 1 would have, were it a batch."""
+    message = message_header(buffer, position)
+    return BatchHeader(
+        base_offset=message.offset,
+        batch_length=message.size - LOG_OVERHEAD,
+        leader_epoch=-1,
+        magic=message.magic,
+        crc=message.crc,
+        attributes=message.attributes,
+        last_offset_delta=0,
+        base_timestamp=message.timestamp,
+        max_timestamp=message.timestamp,
+        producer_id=NO_PRODUCER_ID,
+        producer_epoch=NO_PRODUCER_EPOCH,
+        base_sequence=NO_SEQUENCE,
+        count=1,
+    )
+
+
+def read_any_header(buffer: bytes | bytearray | memoryview, position: int) -> BatchHeader:
+    """Return the header of the batch or message at `position`; raises CorruptRecordError where there is none."""
+    left = len(buffer) - position
+    if left < ENTRY_SIZE_MIN:
+        raise CorruptRecordError(f"only {left} bytes are left, which is too few for a batch", position)
+    magic = buffer[position + MAGIC_POSITION]
+    if magic > MAGIC:
+        raise CorruptRecordError(f"the magic byte is {magic}, but only 0, 1 and 2 exist", position)
+    if magic < MAGIC:
+        return legacy_header(buffer, position)
+    if left < HEADER_SIZE:
+        raise CorruptRecordError(f"only {left} bytes are left, which is too few for a batch header", position)
+    header = BatchHeader._make(HEADER.unpack_from(buffer, position))
+    check_header(header, position)
+    return header
+
+
+def scan_headers(log: LogFile, start: int) -> Iterator[tuple[int, BatchHeader]]:
+    """Yield position and header of every batch from `start` to the end, without reading the records."""
+    position, chunk, chunk_start = start, b"", start
+    while position < log.size:
+        inside = position - chunk_start
+        if inside < 0 or len(chunk) - inside < HEADER_SIZE:
+            chunk = log.file.read_at(min(HEADER_CHUNK_BYTES, log.size - position), position)
+            chunk_start, inside = position, 0
+        try:
+            header = read_any_header(chunk, inside)
+        except CorruptRecordError as error:
+            raise CorruptLogError(log.path, position, error.reason) from None
+        if header.size > log.size - position:
+            raise CorruptLogError(log.path, position, _overrun(header.size, log.size - position))
+        yield position, header
+        position += header.size
+
+
+def _overrun(size: int, left: int) -> str:
+    return f"the batch has {size} bytes by its header, but the file ends after {left}"
+
+
+def scan_batches(log: LogFile, start: int = 0) -> Iterator[tuple[int, BatchHeader, memoryview]]:
+    """Yield position, header and bytes of every batch from `start` on, each checked against its checksum.
+
+    The bytes are only good until the next one is asked for: one buffer is used for the whole walk.
+    """
+    buffer = memoryview(bytearray(min(CHUNK_BYTES, max(log.size - start, 1))))
+    filled, inside, position = 0, 0, start
+    while position < log.size:
+        needed = _bytes_needed(buffer[inside:filled], log, position)
+        if needed > filled - inside:
+            # The batch is not all here: what there is of it goes to the front, and the file fills up the rest.
+            rest = filled - inside
+            target = buffer if needed <= len(buffer) else memoryview(bytearray(needed))
+            target[:rest] = buffer[inside:filled]
+            buffer = target
+            end = min(len(buffer), log.size - position)
+            filled = rest + log.file.read_into(buffer[rest:end], position + rest)
+            inside = 0
+            if filled < needed:
+                raise CorruptLogError(log.path, position, _overrun(needed, filled))
+            continue
+        header, size = _check_batch(buffer[inside:filled], log.path, position)
+        yield position, header, buffer[inside : inside + size]
+        inside += size
+        position += size
+
+
+def _bytes_needed(view: memoryview, log: LogFile, position: int) -> int:
+    left = log.size - position
+    if len(view) < ENTRY_SIZE_MIN:
+        if left < ENTRY_SIZE_MIN:
+            raise CorruptLogError(log.path, position, f"only {left} bytes are left, which is too few for a batch")
+        return ENTRY_SIZE_MIN
+    length = _LENGTH.unpack_from(view, LENGTH_POSITION)[0]
+    size: int = length + LOG_OVERHEAD
+    if size < ENTRY_SIZE_MIN:
+        raise CorruptLogError(log.path, position, f"the batch has a length of {length}, which no batch has")
+    if size > left:
+        raise CorruptLogError(log.path, position, _overrun(size, left))
+    return size
+
+
+def _check_batch(view: memoryview, path: str, position: int) -> tuple[BatchHeader, int]:
+    try:
+        header = read_any_header(view, 0)
+        if header.magic == MAGIC:
+            check_crc(view, 0, header)
+        else:
+            check_message(view, 0)
+    except CorruptRecordError as error:
+        raise CorruptLogError(path, position, error.reason) from None
+    return header, header.size
+
+
+def records_of(view: memoryview, header: BatchHeader, limit: int) -> list[Record]:
+    """Return the records of one whole batch or message of any magic."""
+    if header.magic == MAGIC:
+        return batch_records(view, header, 0, limit)
+    return [_legacy_record(message) for message in iterate_messages(view, limit)]
+
+
+def _legacy_record(message: LegacyMessage) -> Record:
+    return Record(message.offset, message.timestamp, message.key, message.value, ())

@@ -1,0 +1,343 @@
+"""The disk, as the storage layer sees it: every operation on a file or folder goes through here.
+
+It is a seam. `OsFiles` is the real disk; the tests have one that stops at the k-th operation, loses what was not
+synced and tears pages, so that what is promised after a crash is shown for every point at which one can happen.
+
+Rule 1: data is written at a known position and read at a known position; no file has a cursor.
+Rule 2: `write_at` writes everything or raises; after an error the caller truncates back what may have been written.
+Rule 3: a name (created, renamed, removed) is durable after `sync_directory` of its folder, bytes after `sync`.
+Rule 4: a File closes itself when its last holder lets go, so that a reader of a segment that was deleted or dropped
+from the cache of open files reads on undisturbed.
+"""
+
+import contextlib
+import errno
+import fcntl
+import mmap
+import os
+import shutil
+import threading
+from collections.abc import Iterator
+from typing import NamedTuple, Protocol, TypeAlias
+
+Buffer: TypeAlias = bytes | bytearray | memoryview | mmap.mmap
+
+
+class Entry(NamedTuple):
+    """One name in a folder."""
+
+    name: str
+    is_directory: bool
+    size: int
+
+
+class File(Protocol):
+    """An open file."""
+
+    def write_at(self, data: Buffer, position: int) -> None:
+        """Write all of `data` at `position`."""
+        ...
+
+    def read_at(self, size: int, position: int) -> bytes:
+        """Return up to `size` bytes from `position`; fewer only at the end of the file."""
+        ...
+
+    def read_into(self, buffer: memoryview, position: int) -> int:
+        """Fill `buffer` from `position` and return how many bytes there were; fewer only at the end of the file."""
+        ...
+
+    def size(self) -> int:
+        """Return the length of the file."""
+        ...
+
+    def truncate(self, size: int) -> None:
+        """Cut or extend the file to `size` bytes."""
+        ...
+
+    def allocate(self, size: int) -> None:
+        """Reserve room for `size` bytes and make the file that long."""
+        ...
+
+    def sync(self) -> None:
+        """Return when the bytes written are on the disk."""
+        ...
+
+    def close(self) -> None:
+        """Let go of the file now rather than when it is forgotten."""
+        ...
+
+
+class DirectoryLock(Protocol):
+    """A folder that this broker holds against all others."""
+
+    def release(self) -> None:
+        """Let another broker have it."""
+        ...
+
+
+class Files(Protocol):
+    """A disk."""
+
+    def open(self, path: str, *, writable: bool = False) -> File:
+        """Open a file; one that is opened for writing is created where it does not exist."""
+        ...
+
+    def map(self, path: str) -> Buffer:
+        """Map a whole file for reading."""
+        ...
+
+    def entries(self, path: str) -> Iterator[Entry]:
+        """Yield the names in a folder."""
+        ...
+
+    def exists(self, path: str) -> bool:
+        """Tell whether there is a file or folder of that name."""
+        ...
+
+    def modified_ms(self, path: str) -> int:
+        """Return when a file was last written, in milliseconds since 1970."""
+        ...
+
+    def make_directory(self, path: str) -> None:
+        """Create a folder and those above it, where they do not exist."""
+        ...
+
+    def rename(self, source: str, target: str) -> None:
+        """Give a file or folder another name; a file of that name is replaced in one step."""
+        ...
+
+    def remove(self, path: str) -> None:
+        """Remove a file; one that is not there is no error, since a crash may have come between."""
+        ...
+
+    def remove_tree(self, path: str) -> None:
+        """Remove a folder with everything in it."""
+        ...
+
+    def sync_directory(self, path: str) -> None:
+        """Return when the names in a folder are on the disk."""
+        ...
+
+    def lock_directory(self, path: str) -> DirectoryLock:
+        """Take the folder for this broker, or raise DirectoryLockedError."""
+        ...
+
+
+class DirectoryLockedError(Exception):
+    """Another broker holds the folder."""
+
+    def __init__(self, path: str, holder: str) -> None:
+        super().__init__(f"{path} is in use by {holder}; stop that broker or choose another folder")
+        self.path = path
+
+
+LOCK_FILE = ".lock"
+
+
+class OsFile:
+    """A file of the operating system."""
+
+    __slots__ = ("_descriptor",)
+
+    def __init__(self, descriptor: int) -> None:
+        self._descriptor = descriptor
+
+    def __del__(self) -> None:
+        self.close()
+
+    def fileno(self) -> int:
+        """Return the descriptor, for whoever reads with system calls of their own."""
+        return self._descriptor
+
+    def write_at(self, data: Buffer, position: int) -> None:
+        """Write all of `data` at `position`."""
+        written = os.pwrite(self._descriptor, data, position)
+        if written != len(data):
+            self._write_rest(memoryview(data), position, written)
+
+    def _write_rest(self, data: memoryview, position: int, written: int) -> None:
+        # A short write is how a disk that is filling up says so; the next call gives the error its name.
+        while written < len(data):
+            count = os.pwrite(self._descriptor, data[written:], position + written)
+            if count == 0:
+                raise OSError(errno.EIO, "the file takes no more bytes")
+            written += count
+
+    def read_at(self, size: int, position: int) -> bytes:
+        """Return up to `size` bytes from `position`."""
+        data = os.pread(self._descriptor, size, position)
+        while len(data) < size:
+            more = os.pread(self._descriptor, size - len(data), position + len(data))
+            if not more:
+                break
+            data += more
+        return data
+
+    def read_into(self, buffer: memoryview, position: int) -> int:
+        """Fill `buffer` from `position` and return how many bytes there were."""
+        count = 0
+        while count < len(buffer):
+            read = os.preadv(self._descriptor, [buffer[count:]], position + count)
+            if read == 0:
+                break
+            count += read
+        return count
+
+    def size(self) -> int:
+        """Return the length of the file."""
+        return os.fstat(self._descriptor).st_size
+
+    def truncate(self, size: int) -> None:
+        """Cut or extend the file to `size` bytes."""
+        os.ftruncate(self._descriptor, size)
+
+    def allocate(self, size: int) -> None:
+        """Reserve room for `size` bytes and make the file that long."""
+        os.posix_fallocate(self._descriptor, 0, size)
+
+    def sync(self) -> None:
+        """Return when the bytes written are on the disk."""
+        os.fdatasync(self._descriptor)
+
+    def close(self) -> None:
+        """Let go of the file now rather than when it is forgotten."""
+        if self._descriptor >= 0:
+            descriptor, self._descriptor = self._descriptor, -1
+            os.close(descriptor)
+
+
+class OsDirectoryLock:
+    """`.lock` in a folder, locked the way Java locks files, so that a Kafka on the same folder is kept out too.
+
+    Such a lock belongs to the process: the same process can take it again, and loses it when any descriptor of the
+    file is closed. So the process keeps a register of its own, and opens the file only while it is not in there.
+    """
+
+    _held: dict[str, "OsDirectoryLock"] = {}  # noqa: RUF012 (one register a process is the point)
+    _register = threading.Lock()
+
+    def __init__(self, directory: str) -> None:
+        self._key = os.path.realpath(directory)
+        with self._register:
+            if self._key in self._held:
+                raise DirectoryLockedError(directory, "another broker in this process")
+            self._descriptor = os.open(os.path.join(directory, LOCK_FILE), os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
+            try:
+                fcntl.lockf(self._descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except OSError:
+                os.close(self._descriptor)
+                raise DirectoryLockedError(directory, _lock_holder(directory)) from None
+            self._held[self._key] = self
+
+    def release(self) -> None:
+        """Let another broker have it."""
+        with self._register:
+            if self._held.get(self._key) is self:
+                del self._held[self._key]
+                os.close(self._descriptor)
+
+
+def _lock_holder(directory: str) -> str:
+    # The kernel lists who waits for and holds which inode; the pid is all that can be told of a foreign process.
+    inode = os.stat(os.path.join(directory, LOCK_FILE)).st_ino
+    with contextlib.suppress(OSError), open("/proc/locks", encoding="ascii") as locks:
+        for line in locks:
+            words = line.split()
+            if len(words) > 5 and words[5].rsplit(":", 1)[-1] == str(inode):
+                return f"process {words[4]}"
+    return "another process"
+
+
+class OsFiles:
+    """The real disk."""
+
+    def open(self, path: str, *, writable: bool = False) -> OsFile:
+        """Open a file; one that is opened for writing is created where it does not exist."""
+        flags = os.O_RDWR | os.O_CREAT if writable else os.O_RDONLY
+        return OsFile(os.open(path, flags | os.O_CLOEXEC, 0o644))
+
+    def map(self, path: str) -> Buffer:
+        """Map a whole file for reading; an empty file can not be mapped and is empty bytes."""
+        descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+        try:
+            if os.fstat(descriptor).st_size == 0:
+                return b""
+            return mmap.mmap(descriptor, 0, prot=mmap.PROT_READ)
+        finally:
+            os.close(descriptor)
+
+    def entries(self, path: str) -> Iterator[Entry]:
+        """Yield the names in a folder."""
+        with os.scandir(path) as found:
+            for entry in found:
+                if entry.is_dir():
+                    yield Entry(entry.name, True, 0)
+                else:
+                    yield Entry(entry.name, False, entry.stat(follow_symlinks=True).st_size)
+
+    def exists(self, path: str) -> bool:
+        """Tell whether there is a file or folder of that name."""
+        return os.path.exists(path)
+
+    def modified_ms(self, path: str) -> int:
+        """Return when a file was last written, in milliseconds since 1970."""
+        return os.stat(path).st_mtime_ns // 1_000_000
+
+    def make_directory(self, path: str) -> None:
+        """Create a folder and those above it, where they do not exist."""
+        os.makedirs(path, exist_ok=True)
+
+    def rename(self, source: str, target: str) -> None:
+        """Give a file or folder another name; a file of that name is replaced in one step."""
+        os.replace(source, target)
+
+    def remove(self, path: str) -> None:
+        """Remove a file; one that is not there is no error, since a crash may have come between."""
+        with contextlib.suppress(FileNotFoundError):
+            os.unlink(path)
+
+    def remove_tree(self, path: str) -> None:
+        """Remove a folder with everything in it."""
+        with contextlib.suppress(FileNotFoundError):
+            shutil.rmtree(path)
+
+    def sync_directory(self, path: str) -> None:
+        """Return when the names in a folder are on the disk."""
+        descriptor = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+        try:
+            os.fsync(descriptor)
+        finally:
+            os.close(descriptor)
+
+    def lock_directory(self, path: str) -> OsDirectoryLock:
+        """Take the folder for this broker, or raise DirectoryLockedError."""
+        return OsDirectoryLock(path)
+
+
+def read_whole(files: Files, path: str) -> bytes:
+    """Return the content of a small file."""
+    file = files.open(path)
+    try:
+        return file.read_at(file.size(), 0)
+    finally:
+        file.close()
+
+
+def write_whole(files: Files, path: str, data: Buffer, *, durable: bool = True) -> None:
+    """Make `data` the content of `path` in one step: after a crash the file is the old one or the new one, whole.
+
+    A file that is checked when it is read, and can be made again, need not be `durable`: it is then no slower than a
+    write to memory, and a crash of the machine may leave it damaged or missing.
+    """
+    temporary = path + ".tmp"
+    file = files.open(temporary, writable=True)
+    try:
+        file.truncate(0)
+        file.write_at(data, 0)
+        if durable:
+            file.sync()
+    finally:
+        file.close()
+    files.rename(temporary, path)
+    if durable:
+        files.sync_directory(os.path.dirname(path))

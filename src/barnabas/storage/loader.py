@@ -1,0 +1,328 @@
+"""Opens a log: finds its segments on the disk, finishes what a crash interrupted, and recovers what is not trusted.
+
+    1. remove what was on its way out (`.deleted`) or not finished (`.cleaned`), finish what was swapped in (`.swap`)
+    2. open every segment; an index that is missing or damaged makes its segment one to recover
+    3. after an unclean stop, recover every segment from the recovery point on
+    4. bring leader epochs and producer state up to the log end
+
+After a clean stop the files are trusted, and opening costs a few system calls a segment.
+
+Rule 1: opening twice gives the same log, and the second time changes nothing.
+Rule 2: a segment that recovery cuts short is the last one; those after it would leave a hole and are removed.
+Rule 3: files that are not ours are left alone.
+"""
+
+import logging
+import os
+from dataclasses import dataclass
+
+from barnabas.records.batch import BatchHeader
+from barnabas.storage.batches import CorruptLogError, LogFile, scan_headers
+from barnabas.storage.checkpoint import CheckpointError
+from barnabas.storage.index import CorruptIndexError
+from barnabas.storage.leader_epochs import LeaderEpochs
+from barnabas.storage.log import Log, LogOptions, LogState
+from barnabas.storage.producer_replay import (
+    apply_batch,
+    rebuild_producers,
+    remove_snapshots_after,
+    replay,
+    restore_snapshot,
+)
+from barnabas.storage.producers import ProducerStateManager
+from barnabas.storage.recovery import recover_segment
+from barnabas.storage.segment import (
+    DELETED_SUFFIX,
+    INDEX_SUFFIX,
+    LOG_SUFFIX,
+    TIME_INDEX_SUFFIX,
+    TRANSACTION_INDEX_SUFFIX,
+    ActiveSegment,
+    LogSegment,
+)
+from barnabas.storage.segments import LogSegments
+
+CLEANED_SUFFIX = ".cleaned"
+SWAP_SUFFIX = ".swap"
+KINDS = (LOG_SUFFIX, INDEX_SUFFIX, TIME_INDEX_SUFFIX, TRANSACTION_INDEX_SUFFIX)
+
+logger = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LastKnown:
+    """What the checkpoints of the log directory say of a log."""
+
+    log_start_offset: int = 0
+    recovery_point: int = 0
+    had_clean_shutdown: bool = False
+
+
+def load_log(options: LogOptions, last_known: LastKnown) -> Log:
+    """Open the log in a folder, which is created where it does not exist."""
+    try:
+        return _Loader(options, last_known).load()
+    except CorruptLogError as error:
+        # The checkpoints vouched for this part of the log, so nothing they say is believed the second time.
+        logger.warning("%s; the whole log is recovered", error)
+        return _Loader(options, LastKnown(log_start_offset=last_known.log_start_offset)).load()
+
+
+def _base_offset(name: str) -> int | None:
+    """Return the base offset that a file's name starts with, or None for a file that is not a segment's."""
+    stem = name.split(".", 1)[0]
+    return int(stem) if len(stem) == 20 and stem.isdecimal() else None
+
+
+class _Loader:
+    """The steps of opening one log, and what they have found so far."""
+
+    def __init__(self, options: LogOptions, last_known: LastKnown) -> None:
+        self._options = options
+        self._files = options.files
+        self._last_known = last_known
+        self._segment_options = options.segment_options()
+        self._segments = LogSegments()
+        self._leader_epochs = LeaderEpochs(options.files, options.directory)
+        self._is_changed = False
+        # The producer state at the log end, where recovery went that far and came by it.
+        self._producers: ProducerStateManager | None = None
+
+    def load(self) -> Log:
+        self._files.make_directory(self._options.directory)
+        names = self._names()
+        if any(name.endswith((DELETED_SUFFIX, CLEANED_SUFFIX, SWAP_SUFFIX)) for name in names):
+            self._finish_interrupted(names)
+            names = self._names()
+        damaged = self._open_segments(names)
+        epochs_are_good = self._load_epochs()
+        self._recover(damaged)
+        log_end_offset = self._find_end()
+        log_start_offset = max(self._last_known.log_start_offset, self._segments.first.base_offset)
+        if not epochs_are_good:
+            self._rebuild_epochs()
+        remove_snapshots_after(self._files, self._options.directory, log_end_offset)
+        self._leader_epochs.truncate_from_end(log_end_offset)
+        self._leader_epochs.truncate_from_start(log_start_offset)
+        if self._producers is None:
+            self._producers = rebuild_producers(
+                self._files, self._options.directory, self._segments, log_end_offset, log_start_offset
+            )
+        recovery_point = min(self._last_known.recovery_point, log_end_offset)
+        return Log(
+            self._options,
+            LogState(
+                segments=self._segments,
+                log_start_offset=log_start_offset,
+                # Every file of a clean shutdown is on the disk, whatever the checkpoint was when it was last written.
+                recovery_point=log_end_offset if self._is_trusted() else recovery_point,
+                log_end_offset=log_end_offset,
+                leader_epochs=self._leader_epochs,
+                producers=self._producers,
+                is_changed=self._is_changed,
+            ),
+        )
+
+    def _is_trusted(self) -> bool:
+        return self._last_known.had_clean_shutdown and not self._is_changed
+
+    def _names(self) -> dict[str, int]:
+        return {
+            entry.name: entry.size for entry in self._files.entries(self._options.directory) if not entry.is_directory
+        }
+
+    def _path(self, name: str) -> str:
+        return os.path.join(self._options.directory, name)
+
+    # 1. What a crash interrupted.
+
+    def _finish_interrupted(self, names: dict[str, int]) -> None:
+        self._is_changed = True
+        cleaned = [base for name in names if name.endswith(CLEANED_SUFFIX) and (base := _base_offset(name)) is not None]
+        # A clean that was still writing had not replaced anything: its output, from the first of it on, is dropped.
+        oldest_cleaned = min(cleaned, default=None)
+        swapped: list[str] = []
+        for name in sorted(names):
+            base = _base_offset(name)
+            if base is None:
+                continue
+            is_unfinished = oldest_cleaned is not None and base >= oldest_cleaned
+            if name.endswith((DELETED_SUFFIX, CLEANED_SUFFIX)) or (name.endswith(SWAP_SUFFIX) and is_unfinished):
+                self._files.remove(self._path(name))
+            elif name.endswith(SWAP_SUFFIX):
+                swapped.append(name)
+        for name in swapped:
+            if name.endswith(LOG_SUFFIX + SWAP_SUFFIX):
+                self._remove_covered(name, names[name])
+        # The data comes last: while it has its old name the swap is done again, with it everything is in place.
+        for name in sorted(swapped, key=lambda name: name.endswith(LOG_SUFFIX + SWAP_SUFFIX)):
+            self._files.rename(self._path(name), self._path(name.removesuffix(SWAP_SUFFIX)))
+
+    def _remove_covered(self, name: str, size: int) -> None:
+        """Remove the segments that a swapped one replaces: all whose base offset lies in its range."""
+        base = _base_offset(name)
+        assert base is not None
+        path = self._path(name)
+        last_offset = base - 1
+        try:
+            for _, batch in scan_headers(LogFile(self._files.open(path), path, size), 0):
+                last_offset = batch.last_offset
+        except CorruptLogError as error:
+            logger.warning("%s; only what lies before it replaces other segments", error)
+        for other in self._names():
+            other_base = _base_offset(other)
+            if other_base is not None and other.endswith(KINDS) and base <= other_base <= last_offset:
+                self._files.remove(self._path(other))
+
+    # 2. The segments.
+
+    def _open_segments(self, names: dict[str, int]) -> list[LogSegment]:
+        """Open all segments and return those whose index must be made again."""
+        damaged = []
+        for name, size in sorted(names.items()):
+            base = _base_offset(name)
+            if base is None or not name.endswith(KINDS):
+                continue
+            stem = name[:20]
+            if not name.endswith(LOG_SUFFIX):
+                if stem + LOG_SUFFIX not in names:
+                    logger.warning("%s has no log file and is removed", self._path(name))
+                    self._files.remove(self._path(name))
+                    self._is_changed = True
+                continue
+            segment = LogSegment(self._segment_options, base, self._options.clock.now_ms())
+            self._segments.add(segment)
+            segment.size = size
+            if not self._open_indexes(segment, names, stem):
+                damaged.append(segment)
+        return damaged
+
+    def _open_indexes(self, segment: LogSegment, names: dict[str, int], stem: str) -> bool:
+        if not self._last_known.had_clean_shutdown and self._is_behind_recovery_point(segment):
+            return True  # It is recovered in any case.
+        if stem + INDEX_SUFFIX not in names or stem + TIME_INDEX_SUFFIX not in names:
+            logger.warning("%s has no index; it is made again", segment.path)
+            return False
+        try:
+            segment.open(segment.size, names[stem + INDEX_SUFFIX], names[stem + TIME_INDEX_SUFFIX])
+            if stem + TRANSACTION_INDEX_SUFFIX in names:
+                segment.transaction_index.entries()
+        except CorruptIndexError as error:
+            logger.warning("%s; the index is made again", error)
+            return False
+        return True
+
+    def _is_behind_recovery_point(self, segment: LogSegment) -> bool:
+        return segment.base_offset >= self._last_known.recovery_point
+
+    # 3. Recovery.
+
+    def _recover(self, damaged: list[LogSegment]) -> None:
+        if not self._last_known.had_clean_shutdown and len(self._segments):
+            untrusted = self._segments.from_offset(self._last_known.recovery_point)
+            self._recover_run([s for s in damaged if s not in untrusted])
+            self._recover_from(untrusted)
+        else:
+            self._recover_run(damaged)
+        if not len(self._segments):
+            self._create_first()
+
+    def _recover_run(self, damaged: list[LogSegment]) -> None:
+        for segment in damaged:
+            if segment.base_offset in self._segments:
+                self._recover_from([segment])
+
+    def _recover_from(self, run: list[LogSegment]) -> None:
+        """Recover neighbouring segments, with the producer state as it was at their start."""
+        self._is_changed = True
+        producers = self._producers_before(run[0])
+        last = run[-1]
+        for segment in run:
+            cut = recover_segment(
+                segment,
+                self._segment_options,
+                self._options.config.index_interval_bytes,
+                lambda segment, batch, view: self._observe(producers, segment, batch, view),
+            )
+            if cut:
+                self._remove_after(segment)
+                last = segment
+                break
+        if last is self._segments.last:
+            self._producers = producers
+
+    def _producers_before(self, segment: LogSegment) -> ProducerStateManager:
+        producers, offset = restore_snapshot(
+            self._files, self._options.directory, segment.base_offset, self._last_known.log_start_offset
+        )
+        if offset < segment.base_offset:
+            before = [other for other in self._segments.from_offset(offset) if other.base_offset < segment.base_offset]
+            replay(producers, before, offset, segment.base_offset)
+        return producers
+
+    def _observe(
+        self, producers: ProducerStateManager, segment: LogSegment, batch: BatchHeader, view: memoryview
+    ) -> None:
+        if batch.leader_epoch > self._leader_epochs.latest:
+            self._leader_epochs.assign(batch.leader_epoch, batch.base_offset)
+        if batch.producer_id >= 0:
+            apply_batch(producers, segment, batch, view)
+
+    def _remove_after(self, segment: LogSegment) -> None:
+        for other in reversed(self._segments.from_offset(segment.base_offset)[1:]):
+            logger.warning("%s lies behind the damage in %s and is removed", other.path, segment.path)
+            self._segments.remove(other)
+            other.delete()
+
+    def _create_first(self) -> None:
+        self._is_changed = True
+        active = ActiveSegment.create(
+            self._segment_options,
+            self._last_known.log_start_offset,
+            self._options.clock.now_ms(),
+            self._options.config.index_interval_bytes,
+        )
+        if self._options.config.preallocate:
+            active.preallocate(self._options.config.segment_bytes)
+        self._segments.add(active.segment)
+
+    # 4. Log end, leader epochs, producers.
+
+    def _find_end(self) -> int:
+        """Return the log end offset; a last segment in which no end can be found is recovered."""
+        try:
+            log_end_offset = self._segments.last.next_offset()
+        except CorruptLogError as error:
+            logger.warning("%s; the segment is recovered", error)
+            self._recover_from([self._segments.last])
+            log_end_offset = self._segments.last.next_offset()
+        if log_end_offset >= self._last_known.log_start_offset:
+            return log_end_offset
+        logger.warning(
+            "%s ends at offset %d, before its start at %d; it starts anew there",
+            self._options.directory,
+            log_end_offset,
+            self._last_known.log_start_offset,
+        )
+        for segment in reversed(list(self._segments)):
+            self._segments.remove(segment)
+            segment.delete()
+        self._producers = ProducerStateManager()
+        self._create_first()
+        return self._last_known.log_start_offset
+
+    def _load_epochs(self) -> bool:
+        try:
+            self._leader_epochs.load()
+        except CheckpointError as error:
+            logger.warning("%s; the leader epochs are read from the log", error)
+            return False
+        return True
+
+    def _rebuild_epochs(self) -> None:
+        self._is_changed = True
+        self._leader_epochs.clear()
+        for segment in self._segments:
+            for _, batch in scan_headers(segment.log_file(), 0):
+                if batch.leader_epoch > self._leader_epochs.latest:
+                    self._leader_epochs.assign(batch.leader_epoch, batch.base_offset)

@@ -1,0 +1,593 @@
+"""Log: the ordered segments of one partition, appended at the end and read from anywhere.
+
+    log start offset        recovery point      last stable offset   high watermark    log end offset
+          |                        |                     |                  |                 |
+    [ 0 ... 4711 ) [ 4711 ... 9322 ) [ 9322 ...                                               )
+      sealed         sealed            active: the only one that is appended to
+
+Below the recovery point everything is on the disk. Consumers see what is below the high watermark, those that read
+committed records only what is below the last stable offset. New batches go to the log end offset.
+
+Rule 1: one thread owns a log. Only `PendingFlush.run` may be called from another.
+Rule 2: the log end offset moves after the bytes are in the segment, and never for an append that failed.
+Rule 3: what was flushed survives a crash of the machine, what was appended survives a crash of the process.
+"""
+
+import logging
+import zlib
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from typing import NamedTuple
+
+from barnabas.clock import Clock
+from barnabas.config import LogConfig
+from barnabas.model import NO_OFFSET, NO_TIMESTAMP, LogOffsetMetadata, TimestampOffset
+from barnabas.records.batch import BatchHeader
+from barnabas.storage.files import Files
+from barnabas.storage.leader_epochs import LeaderEpochs
+from barnabas.storage.producer_replay import (
+    apply_batch,
+    read_end_marker,
+    rebuild_producers,
+    remove_snapshots_after,
+    snapshot_offsets,
+    snapshot_path,
+    write_snapshot,
+)
+from barnabas.storage.producers import BatchMetadata, ProducerStateManager
+from barnabas.storage.segment import (
+    DELETED_SUFFIX,
+    INDEX_SUFFIX,
+    LOG_SUFFIX,
+    RELATIVE_OFFSET_MAX,
+    TIME_INDEX_SUFFIX,
+    TRANSACTION_INDEX_SUFFIX,
+    ActiveSegment,
+    FetchDataInfo,
+    LogSegment,
+    OpenSegments,
+    SegmentOptions,
+    segment_file,
+)
+from barnabas.storage.segments import LogSegments
+from barnabas.storage.transaction_index import AbortedTransaction
+from barnabas.storage.validator import (
+    AppendOrigin,
+    LeaderStamp,
+    ValidBatches,
+    validate_for_follower,
+    validate_for_leader,
+)
+from barnabas.wire.errors import ApiError, ErrorCode
+
+logger = logging.getLogger(__name__)
+
+
+class LogAppendInfo(NamedTuple):
+    """What an append did."""
+
+    first_offset: int
+    last_offset: int
+    max_timestamp: int
+    log_append_time: int
+    log_start_offset: int
+    size_bytes: int
+    record_count: int
+    is_duplicate: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LogOptions:
+    """What a log needs from outside."""
+
+    files: Files
+    clock: Clock
+    directory: str
+    config: LogConfig
+    open_segments: OpenSegments
+    on_flush_due: "Callable[[Log], None] | None" = None
+    """Called when `flush.messages` is reached; without it the append flushes by itself."""
+    on_roll: "Callable[[Log], None] | None" = None
+    """Called after a roll, so that the sealed segment is flushed in the background."""
+
+    def segment_options(self) -> SegmentOptions:
+        """Return what its segments need."""
+        return SegmentOptions(
+            self.files,
+            self.directory,
+            self.open_segments,
+            self.config.segment_index_bytes,
+            self.config.decompressed_bytes_max,
+        )
+
+
+@dataclass(slots=True, kw_only=True)
+class LogState:
+    """What loading found on the disk, and a log starts from."""
+
+    segments: LogSegments
+    log_start_offset: int
+    recovery_point: int
+    log_end_offset: int
+    leader_epochs: LeaderEpochs
+    producers: ProducerStateManager
+    is_changed: bool
+    """Whether files had to be made or mended, and have to be written before a clean shutdown."""
+
+
+class PendingFlush(NamedTuple):
+    """The part of a flush that waits for the disk; it may run on any thread."""
+
+    log: "Log"
+    end_offset: int
+    sealed: list[LogSegment]
+    active: ActiveSegment
+    names_changed: bool
+
+    def run(self) -> None:
+        """Return when everything below `end_offset` is on the disk."""
+        for segment in self.sealed:
+            segment.flush()
+        self.active.sync()
+        self.log.leader_epochs.flush()
+        if self.names_changed:
+            self.log.sync_directory()
+
+
+class Log:
+    """The log of one replica of a partition."""
+
+    def __init__(self, options: LogOptions, state: LogState) -> None:
+        self._options = options
+        self._segment_options = options.segment_options()
+        self.config = options.config
+        self.segments = state.segments
+        self.leader_epochs = state.leader_epochs
+        self.producers = state.producers
+        self.log_start_offset = state.log_start_offset
+        self.recovery_point = state.recovery_point
+        self._activate(self._open_active())
+        self.log_end = self._end_metadata(state.log_end_offset)
+        self.high_watermark = self.offset_metadata(self.log_start_offset)
+        # Whether files came or went since the folder was last synced, and whether anything changed since it was opened.
+        self._names_changed = state.is_changed
+        self._is_touched = state.is_changed
+        self.last_flush_ms = options.clock.now_ms()
+
+    # What it is and where.
+
+    @property
+    def directory(self) -> str:
+        """The folder of the partition."""
+        return self._options.directory
+
+    @property
+    def log_end_offset(self) -> int:
+        """The offset that the next record gets."""
+        return self.log_end.message_offset
+
+    @property
+    def size_bytes(self) -> int:
+        """The bytes of all segments."""
+        return sum(segment.size for segment in self.segments)
+
+    def update_config(self, config: LogConfig) -> None:
+        """Apply changed settings to everything that is appended from now on."""
+        self.config = config
+        self._options = replace(self._options, config=config)
+        self._segment_options = self._options.segment_options()
+        self._active.index_writer.resize(config.index_interval_bytes, config.segment_index_bytes)
+        self._activate(self._active)
+
+    def _activate(self, active: ActiveSegment) -> None:
+        """Make a segment the one that is appended to."""
+        self._active = active
+        # A random number that stays the same for the segment, also after a restart.
+        jitter_ms_max = min(self.config.segment_jitter_ms, self.config.segment_ms)
+        jitter_ms = zlib.crc32(active.segment.path.encode()) % jitter_ms_max if jitter_ms_max else 0
+        # Invariant: the segment is rolled before its records span more time than this.
+        self._roll_ms = self.config.segment_ms - jitter_ms
+
+    def _open_active(self) -> ActiveSegment:
+        return ActiveSegment(self.segments.last, self._segment_options, self.config.index_interval_bytes)
+
+    def _end_metadata(self, offset: int) -> LogOffsetMetadata:
+        active = self._active.segment
+        return LogOffsetMetadata(offset, active.base_offset, active.size)
+
+    # Append.
+
+    def append_as_leader(
+        self,
+        records: bytes | bytearray | memoryview,
+        leader_epoch: int,
+        origin: AppendOrigin = AppendOrigin.CLIENT,
+    ) -> LogAppendInfo:
+        """Validate batches, give them offsets and append them. A batch that was sent before is not appended again.
+
+        Writable bytes are stamped in place. Raises ApiError with the answer for the client, or OSError from the disk.
+        """
+        leader = LeaderStamp(self.log_end.message_offset, leader_epoch, self._options.clock.now_ms(), origin)
+        valid = validate_for_leader(records, self.config, leader)
+        if not valid.batches:
+            return self._nothing_appended()
+        for batch in valid.batches:
+            if batch.producer_id >= 0:
+                duplicate = self._check_producer(valid, batch, origin)
+                if duplicate is not None:
+                    return self._duplicate(duplicate)
+        if leader_epoch != self.leader_epochs.latest:
+            self.leader_epochs.assign(leader_epoch, leader.next_offset)
+        return self._append(valid)
+
+    def append_as_follower(self, records: bytes | bytearray | memoryview) -> LogAppendInfo:
+        """Append batches with the offsets that the leader gave them."""
+        valid = validate_for_follower(records, self.log_end.message_offset)
+        if not valid.batches:
+            return self._nothing_appended()
+        for batch in valid.batches:
+            self._assign_epoch(batch)
+        return self._append(valid)
+
+    def _assign_epoch(self, batch: BatchHeader) -> None:
+        if batch.leader_epoch > self.leader_epochs.latest:
+            self.leader_epochs.assign(batch.leader_epoch, batch.base_offset)
+
+    def _check_producer(self, valid: ValidBatches, batch: BatchHeader, origin: AppendOrigin) -> BatchMetadata | None:
+        if batch.is_control:
+            self.producers.check_marker(batch, read_end_marker(self._batch_data(valid, batch), batch))
+            return None
+        return self.producers.check(batch, is_client=origin is AppendOrigin.CLIENT)
+
+    @staticmethod
+    def _batch_data(valid: ValidBatches, batch: BatchHeader) -> memoryview:
+        position = 0
+        for other in valid.batches:
+            if other is batch:
+                break
+            position += other.size
+        return memoryview(valid.data)[position : position + batch.size]
+
+    def _append(self, valid: ValidBatches) -> LogAppendInfo:
+        first, last = valid.batches[0], valid.batches[-1]
+        max_timestamp = first.max_timestamp
+        if first is not last:
+            max_timestamp = max(batch.max_timestamp for batch in valid.batches)
+        size = len(valid.data)
+        if size > self.config.segment_bytes:
+            message = f"the batches have {size} bytes, but segment.bytes is {self.config.segment_bytes}"
+            raise ApiError(ErrorCode.RECORD_LIST_TOO_LARGE, message)
+        last_offset = last.base_offset + last.last_offset_delta
+        if self._should_roll(size, max_timestamp, last_offset):
+            self.roll(last_offset - RELATIVE_OFFSET_MAX)
+        active = self._active
+        active.append(valid.data, valid.batches)
+        self._is_touched = True
+        record_count = 0
+        for batch in valid.batches:
+            record_count += batch.count
+            if batch.producer_id >= 0:
+                self._apply(valid, batch)
+        self.log_end = LogOffsetMetadata(last_offset + 1, active.segment.base_offset, active.segment.size)
+        if last_offset + 1 - self.recovery_point >= self.config.flush_messages:
+            self._flush_due()
+        log_append_time = max_timestamp if first.is_log_append_time else NO_TIMESTAMP
+        return LogAppendInfo(
+            first.base_offset, last_offset, max_timestamp, log_append_time, self.log_start_offset, size, record_count
+        )
+
+    def _apply(self, valid: ValidBatches, batch: BatchHeader) -> None:
+        try:
+            apply_batch(self.producers, self._active.segment, batch, self._batch_data(valid, batch))
+        except OSError:
+            # A marker without its entry in the transaction index would show aborted records to readers.
+            self._ended_at(self._active.truncate_to(valid.batches[0].base_offset))
+            raise
+
+    def _nothing_appended(self) -> LogAppendInfo:
+        return LogAppendInfo(NO_OFFSET, NO_OFFSET, NO_TIMESTAMP, NO_TIMESTAMP, self.log_start_offset, 0, 0)
+
+    def _duplicate(self, known: BatchMetadata) -> LogAppendInfo:
+        is_log_append_time = self.config.message_timestamp_type == "LogAppendTime"
+        return LogAppendInfo(
+            known.first_offset,
+            known.last_offset,
+            known.timestamp,
+            known.timestamp if is_log_append_time else NO_TIMESTAMP,
+            self.log_start_offset,
+            0,
+            0,
+            True,
+        )
+
+    # Roll.
+
+    def _should_roll(self, size: int, max_timestamp: int, last_offset: int) -> bool:
+        active = self._active
+        return (
+            active.segment.size + size > self.config.segment_bytes
+            or last_offset > active.offset_max
+            or active.index_writer.is_full
+            or (active.segment.size > 0 and self._waited_ms(max_timestamp) > self._roll_ms)
+        )
+
+    def _waited_ms(self, max_timestamp: int) -> int:
+        """How much time the segment would span: by the records' timestamps or, without any, by the clock."""
+        first = self._active.rolling_based_timestamp()
+        if first >= 0:
+            return max_timestamp - first
+        return self._options.clock.now_ms() - self._active.segment.created_ms
+
+    def roll(self, base_offset_min: int = 0) -> LogSegment:
+        """Seal the active segment and open the next; return the new one.
+
+        The new segment starts at the log end offset, or later where a follower's batch would otherwise lie too far
+        from the start. An empty active segment that starts there is as good as a new one.
+        """
+        base_offset = max(self.log_end.message_offset, base_offset_min)
+        if base_offset in self.segments:
+            if self._active.segment.base_offset != base_offset or self._active.segment.size:
+                raise AssertionError(f"{self.directory} has a segment at {base_offset} already")
+            self._active.segment.created_ms = self._options.clock.now_ms()
+            return self._active.segment
+        self._remove_leftovers(base_offset)
+        write_snapshot(self._options.files, self.directory, base_offset, self.producers, durable=False)
+        new = self._create_segment(base_offset)
+        try:
+            self._active.seal()
+        except OSError:
+            # The old segment goes on as the active one, and a file in the middle of it would not be understood.
+            new.segment.unpin()
+            new.segment.delete()
+            raise
+        self.segments.add(new.segment)
+        self._activate(new)
+        was_at_end = self.high_watermark.message_offset == self.log_end.message_offset
+        self.log_end = self._end_metadata(self.log_end.message_offset)
+        if was_at_end:
+            self.high_watermark = self.log_end
+        if self._options.on_roll is not None:
+            self._options.on_roll(self)
+        return new.segment
+
+    def _create_segment(self, base_offset: int) -> ActiveSegment:
+        now_ms = self._options.clock.now_ms()
+        new = ActiveSegment.create(self._segment_options, base_offset, now_ms, self.config.index_interval_bytes)
+        self._is_touched = self._names_changed = True
+        try:
+            if self.config.preallocate:
+                new.preallocate(self.config.segment_bytes)
+        except OSError:
+            new.segment.unpin()
+            new.segment.delete()
+            raise
+        return new
+
+    def _remove_leftovers(self, base_offset: int) -> None:
+        for suffix in (LOG_SUFFIX, INDEX_SUFFIX, TIME_INDEX_SUFFIX, TRANSACTION_INDEX_SUFFIX):
+            path = segment_file(self.directory, base_offset, suffix)
+            if self._options.files.exists(path):
+                logger.warning("%s is in the place of a new segment and is removed", path)
+                self._options.files.remove(path)
+
+    # Flush.
+
+    def _flush_due(self) -> None:
+        if self._options.on_flush_due is None:
+            self.flush()
+        else:
+            self._options.on_flush_due(self)
+
+    def prepare_flush(self) -> PendingFlush | None:
+        """Return what has to be written before the recovery point can move to the log end, or None if nothing."""
+        if self.recovery_point >= self.log_end.message_offset and not self._names_changed:
+            return None
+        sealed = self.segments.from_offset(self.recovery_point)[:-1]
+        names_changed, self._names_changed = self._names_changed, False
+        return PendingFlush(self, self.log_end.message_offset, sealed, self._active, names_changed)
+
+    def finish_flush(self, flush: PendingFlush) -> None:
+        """Move the recovery point, after `run` returned."""
+        self.recovery_point = max(self.recovery_point, min(flush.end_offset, self.log_end.message_offset))
+        self.last_flush_ms = self._options.clock.now_ms()
+
+    def flush(self) -> None:
+        """Return when everything appended so far is on the disk."""
+        pending = self.prepare_flush()
+        if pending is not None:
+            pending.run()
+            self.finish_flush(pending)
+
+    def sync_directory(self) -> None:
+        """Return when the names of its files are on the disk."""
+        self._options.files.sync_directory(self.directory)
+
+    # Read.
+
+    def read(
+        self, start_offset: int, max_size: int, limit: LogOffsetMetadata, *, min_one_message: bool = False
+    ) -> FetchDataInfo:
+        """Return the batches from the one that holds `start_offset` on, not beyond `limit`.
+
+        The limit is `log_end` for followers, `high_watermark` for consumers, `last_stable` for those that read
+        committed records. With `min_one_message` the first batch comes whole even when it is over `max_size`.
+        """
+        end_offset = self.log_end.message_offset
+        if start_offset > end_offset or start_offset < self.log_start_offset:
+            message = f"offset {start_offset} is not in [{self.log_start_offset}, {end_offset}] of {self.directory}"
+            raise ApiError(ErrorCode.OFFSET_OUT_OF_RANGE, message)
+        if start_offset >= limit.message_offset:
+            return FetchDataInfo(self.offset_metadata(start_offset), None)
+        segment = self.segments.floor(start_offset)
+        while segment is not None and segment.base_offset <= limit.segment_base_offset:
+            is_last = segment.base_offset == limit.segment_base_offset
+            max_position = limit.position_in_segment if is_last else segment.size
+            found = segment.read(start_offset, max_size, max_position, min_one_message=min_one_message)
+            if found is not None:
+                return found
+            # Compaction may have removed everything from there on; the next segment has what comes after.
+            segment = self.segments.higher(segment.base_offset)
+        return FetchDataInfo(limit._replace(message_offset=start_offset), None)
+
+    def offset_metadata(self, offset: int) -> LogOffsetMetadata:
+        """Return where an offset lies; one that compaction removed lies where the next batch starts."""
+        if offset == self.log_end.message_offset:
+            return self.log_end
+        segment = self.segments.floor(offset)
+        while segment is not None:
+            found = segment.locate(offset)
+            if found is not None:
+                return LogOffsetMetadata(offset, segment.base_offset, found.position)
+            segment = self.segments.higher(segment.base_offset)
+        return self.log_end._replace(message_offset=offset)
+
+    def update_high_watermark(self, offset: int) -> None:
+        """Move the high watermark, kept between log start and log end."""
+        offset = max(self.log_start_offset, min(offset, self.log_end.message_offset))
+        self.high_watermark = self.offset_metadata(offset)
+        self.producers.on_high_watermark(offset)
+
+    @property
+    def last_stable(self) -> LogOffsetMetadata:
+        """The offset below which every transaction is decided, not above the high watermark."""
+        first_unstable = self.producers.first_unstable_offset
+        if first_unstable is None or first_unstable >= self.high_watermark.message_offset:
+            return self.high_watermark
+        return self.offset_metadata(max(first_unstable, self.log_start_offset))
+
+    def aborted_transactions(self, start_offset: int, end_offset: int) -> list[AbortedTransaction]:
+        """Return the aborted transactions that have records in a range of offsets."""
+        found: list[AbortedTransaction] = []
+        for segment in self.segments.from_offset(start_offset):
+            aborted, is_complete = segment.transaction_index.collect(start_offset, end_offset)
+            found += aborted
+            if is_complete:
+                break
+        return found
+
+    def find_offset_by_timestamp(self, timestamp: int) -> TimestampOffset | None:
+        """Return the first record whose timestamp is at or past `timestamp`, or None when all are older."""
+        for segment in self.segments:
+            if segment.largest_timestamp() >= timestamp:
+                found = segment.find_offset_by_timestamp(timestamp, self.log_start_offset)
+                if found is not None:
+                    return found
+        return None
+
+    def find_offset_of_max_timestamp(self) -> TimestampOffset | None:
+        """Return the first record with the largest timestamp of all, or None when no record has one."""
+        newest = max((segment.largest.timestamp for segment in self.segments), default=NO_TIMESTAMP)
+        return None if newest < 0 else self.find_offset_by_timestamp(newest)
+
+    # Deletion and truncation.
+
+    def delete_records(self, offset: int) -> int:
+        """Let the log start at `offset`, and return where it starts now; files go when whole segments lie below."""
+        if offset < 0 or offset > self.high_watermark.message_offset:
+            message = (
+                f"records can be deleted up to the high watermark {self.high_watermark.message_offset}, not {offset}"
+            )
+            raise ApiError(ErrorCode.OFFSET_OUT_OF_RANGE, message)
+        if offset > self.log_start_offset:
+            self.log_start_offset = offset
+            self.leader_epochs.truncate_from_start(offset)
+        return self.log_start_offset
+
+    def delete_old_segments(self, is_deletable: Callable[[LogSegment, int], bool]) -> list[LogSegment]:
+        """Take the oldest segments out while `is_deletable(segment, its end offset)` and return them.
+
+        Their files are renamed to `.deleted`, oldest first, so that a crash leaves a log without a hole; whoever is
+        reading them reads on, and `delete` of the segments returned removes them. A log is never without a segment:
+        when all are to go, a new one is rolled first.
+        """
+        deletable: list[LogSegment] = []
+        for segment in self.segments:
+            following = self.segments.higher(segment.base_offset)
+            end_offset = following.base_offset if following else self.log_end.message_offset
+            if end_offset > self.high_watermark.message_offset or not is_deletable(segment, end_offset):
+                break
+            if following is None and segment.size == 0:
+                break
+            deletable.append(segment)
+        if deletable and deletable[-1] is self.segments.last:
+            self.roll()
+        for segment in deletable:
+            self.segments.remove(segment)
+            self._options.open_segments.forget(segment)
+            segment.change_suffix("", DELETED_SUFFIX)
+            self._is_touched = self._names_changed = True
+        if deletable:
+            self._start_at_least(self.segments.first.base_offset)
+        return deletable
+
+    def _start_at_least(self, offset: int) -> None:
+        if offset > self.log_start_offset:
+            self.log_start_offset = offset
+            self.leader_epochs.truncate_from_start(offset)
+        for snapshot in snapshot_offsets(self._options.files, self.directory):
+            if snapshot < offset:
+                self._options.files.remove(snapshot_path(self.directory, snapshot))
+
+    def truncate_to(self, offset: int) -> None:
+        """Cut off everything from `offset` on, whole batches only; the log end offset says where it ends then.
+
+        The newest segments go first, so that a crash in between leaves a log that is longer, and never one with a
+        hole.
+        """
+        if offset >= self.log_end.message_offset:
+            return
+        if offset < self.segments.first.base_offset:
+            self.truncate_fully_and_start_at(offset)
+            return
+        doomed = [segment for segment in self.segments if segment.base_offset > offset]
+        for segment in reversed(doomed):
+            self.segments.remove(segment)
+            segment.unpin()
+            segment.delete()
+        if doomed:
+            self._activate(self._open_active())
+            self._names_changed = True
+        self._is_touched = True
+        self._ended_at(self._active.truncate_to(offset))
+
+    def truncate_fully_and_start_at(self, offset: int) -> None:
+        """Drop all records and go on at `offset`, as a follower does that is too far behind."""
+        for segment in reversed(list(self.segments)):
+            self.segments.remove(segment)
+            segment.unpin()
+            segment.delete()
+        self._activate(self._create_segment(offset))
+        self.segments.add(self._active.segment)
+        self.log_start_offset = offset
+        self.leader_epochs.clear()
+        for snapshot in snapshot_offsets(self._options.files, self.directory):
+            self._options.files.remove(snapshot_path(self.directory, snapshot))
+        self._ended_at(offset)
+
+    def _ended_at(self, offset: int) -> None:
+        self.log_end = self._end_metadata(offset)
+        self.recovery_point = min(self.recovery_point, offset)
+        self.log_start_offset = min(self.log_start_offset, offset)
+        self.leader_epochs.truncate_from_end(offset)
+        remove_snapshots_after(self._options.files, self.directory, offset)
+        self.producers = rebuild_producers(
+            self._options.files, self.directory, self.segments, offset, self.log_start_offset
+        )
+        self.update_high_watermark(self.high_watermark.message_offset)
+
+    # Close.
+
+    def close(self) -> None:
+        """Flush, take a snapshot of the producers, and leave the files as a clean start expects them."""
+        if self._is_touched:
+            self.flush()
+            write_snapshot(self._options.files, self.directory, self.log_end_offset, self.producers, durable=True)
+            self._active.close()
+        self.abandon()
+
+    def abandon(self) -> None:
+        """Let go of all files without writing, because the log is deleted or its directory failed."""
+        for segment in self.segments:
+            self._options.open_segments.forget(segment)
+            segment.unpin()
+            segment.release()

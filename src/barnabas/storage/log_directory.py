@@ -1,0 +1,164 @@
+"""One folder of `log.dirs`: its lock, its identity, its checkpoints, and the names of the folders in it.
+
+    meta.properties                      who the folder belongs to
+    .lock                                held while a broker uses it
+    .kafka_cleanshutdown                 there only while no broker runs and the last one stopped in order
+    recovery-point-offset-checkpoint     and the other checkpoints: see checkpoint.py
+    orders-0/                            the log of a partition
+    orders-0.<32 hex digits>-future/     the same log on its way from another directory
+    orders-0.<32 hex digits>-delete/     a log that is deleted, waiting to be removed
+    orders-0.<32 hex digits>-stray/      a log that a Kafka put aside because it is not this broker's
+
+Rule 1: a folder is refused in one sentence before anything in it is touched.
+"""
+
+import logging
+import os
+import re
+from collections.abc import Mapping
+from enum import Enum
+from typing import NamedTuple
+from uuid import uuid4
+
+from barnabas.model import TopicPartition
+from barnabas.storage.checkpoint import (
+    CLEAN_SHUTDOWN_MARKER,
+    META_PROPERTIES,
+    RECOVERY_POINT_CHECKPOINT,
+    CheckpointError,
+    encode_topic_id,
+    read_offsets,
+    read_properties,
+    write_clean_shutdown_marker,
+    write_offsets,
+    write_properties,
+)
+from barnabas.storage.files import DirectoryLock, Files
+
+logger = logging.getLogger(__name__)
+
+# Folders that Kafka or a file system keeps in the same place, and that hold no partition of ours.
+FOREIGN_FOLDERS = ("remote-log-index-cache", "__cluster_metadata-0", "lost+found")
+NAME_BYTES_MAX = 255
+
+_PARTITION_FOLDER = re.compile(
+    r"(?P<topic>[a-zA-Z0-9._-]+)-(?P<partition>[0-9]+)(?:\.(?P<id>[0-9a-f]{32})-(?P<kind>delete|future|stray))?"
+)
+
+
+class LogDirectoryError(Exception):
+    """A folder can not be used for logs; the message says which and why."""
+
+
+class FolderKind(Enum):
+    """What the folder of a partition is for."""
+
+    CURRENT = ""
+    FUTURE = "future"
+    DELETE = "delete"
+    STRAY = "stray"
+
+
+class PartitionFolder(NamedTuple):
+    """A folder of a partition, by its name."""
+
+    name: str
+    partition: TopicPartition
+    kind: FolderKind
+
+
+def parse_folder(name: str) -> PartitionFolder | None:
+    """Return what a folder's name says, or None for one that is no partition's."""
+    found = _PARTITION_FOLDER.fullmatch(name)
+    if found is None:
+        return None
+    partition = TopicPartition(found["topic"], int(found["partition"]))
+    return PartitionFolder(name, partition, FolderKind(found["kind"] or ""))
+
+
+def folder_name(partition: TopicPartition, kind: FolderKind) -> str:
+    """Return a name for a folder of a partition; all but the current one have an id, so that several can exist."""
+    if kind is FolderKind.CURRENT:
+        return str(partition)
+    suffix = f".{uuid4().hex}-{kind.value}"
+    # The id makes the name unique, so a long topic may lose its end; Kafka does the same.
+    return str(partition)[: NAME_BYTES_MAX - len(suffix)] + suffix
+
+
+class LogDirectory:
+    """A folder that holds logs, from taking its lock to giving it back."""
+
+    def __init__(self, files: Files, path: str) -> None:
+        self._files = files
+        self.path = path
+        self.had_clean_shutdown = False
+        # Why it is not used any more until a restart, or None while it works.
+        self.failure: OSError | None = None
+        self._lock: DirectoryLock | None = None
+
+    def take(self) -> None:
+        """Create the folder where it is missing, and lock it."""
+        try:
+            self._files.make_directory(self.path)
+            self._lock = self._files.lock_directory(self.path)
+        except (FileExistsError, NotADirectoryError):
+            raise LogDirectoryError(f"{self.path} is not a folder") from None
+        except PermissionError as error:
+            raise LogDirectoryError(f"{self.path} can not be used: {error.strerror}") from None
+
+    def identify(self, identity: Mapping[str, str]) -> dict[str, str]:
+        """Check whose folder it is, make it ours where it is new, and return what meta.properties says then."""
+        path = os.path.join(self.path, META_PROPERTIES)
+        found = read_properties(self._files, path)
+        for name, expected in identity.items():
+            if found.get(name, expected) != expected:
+                raise LogDirectoryError(f"{path} has {name}={found[name]}, but this broker has {name}={expected}")
+        wanted = {"version": "1", "directory.id": encode_topic_id(uuid4()), **identity, **found}
+        if wanted != found:
+            write_properties(self._files, path, wanted)
+        return wanted
+
+    def begin(self) -> None:
+        """Note whether the last broker stopped cleanly, and take the mark away before anything is written."""
+        marker = os.path.join(self.path, CLEAN_SHUTDOWN_MARKER)
+        self.had_clean_shutdown = self._files.exists(marker)
+        if self.had_clean_shutdown:
+            self._files.remove(marker)
+            self._files.sync_directory(self.path)
+
+    def folders(self) -> list[PartitionFolder]:
+        """Return the folders of partitions; a folder that is nothing of the kind is refused."""
+        found = []
+        for entry in self._files.entries(self.path):
+            if not entry.is_directory or entry.name in FOREIGN_FOLDERS:
+                continue
+            folder = parse_folder(entry.name)
+            if folder is None:
+                reason = "its name is not that of a partition; move it out of the way"
+                raise LogDirectoryError(f"{os.path.join(self.path, entry.name)} can not be loaded: {reason}")
+            found.append(folder)
+        return sorted(found)
+
+    def read_checkpoint(self, name: str) -> dict[TopicPartition, int]:
+        """Return a checkpoint; one that is damaged counts as empty, which costs time but no record."""
+        try:
+            return read_offsets(self._files, os.path.join(self.path, name))
+        except CheckpointError as error:
+            logger.warning("%s; the checkpoint is not used", error)
+            if name == RECOVERY_POINT_CHECKPOINT:
+                self.had_clean_shutdown = False
+            return {}
+
+    def write_checkpoint(self, name: str, offsets: Mapping[TopicPartition, int]) -> None:
+        """Replace a checkpoint; when this returns it is on the disk."""
+        write_offsets(self._files, os.path.join(self.path, name), offsets)
+
+    def mark_clean(self) -> None:
+        """Say that everything in the folder is as it should be."""
+        write_clean_shutdown_marker(self._files, self.path)
+
+    def release(self) -> None:
+        """Let another broker have the folder."""
+        if self._lock is not None:
+            self._lock.release()
+            self._lock = None

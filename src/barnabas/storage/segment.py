@@ -1,0 +1,422 @@
+"""LogSegment: one `.log` file with its indexes, named by the base offset in 20 digits.
+
+    00000000000000368769.log         batches, one after the other
+    00000000000000368769.index       OffsetIndex: offset -> position
+    00000000000000368769.timeindex   TimeIndex: timestamp -> offset
+    00000000000000368769.txnindex    TransactionIndex, only where transactions aborted
+
+A LogSegment can be read. Only an ActiveSegment can be appended to: it holds the LogSegment that readers see, and
+`seal` gives that one back for good. Batches are stored as the bytes they came as.
+
+Rule 1: base offset <= every offset in the segment, and > every offset of the segments before.
+Rule 2: `size` is set after the bytes are in the file and in the indexes. No reader looks past it, so a reader never
+sees half an append.
+Rule 3: an append that fails leaves the segment as it was: what may have been written is cut off again.
+"""
+
+import os
+from collections import OrderedDict
+from collections.abc import Sequence
+from struct import Struct
+from typing import NamedTuple
+
+from barnabas.model import NO_TIMESTAMP, LogOffsetMetadata, TimestampOffset
+from barnabas.records import kernel
+from barnabas.records.batch import LENGTH_POSITION, LOG_OVERHEAD, BatchHeader
+from barnabas.storage.batches import CorruptLogError, LogFile, records_of, scan_headers
+from barnabas.storage.files import Buffer, File, Files
+from barnabas.storage.index import OffsetIndex, OffsetPosition, TimeIndex
+from barnabas.storage.transaction_index import TransactionIndex
+
+LOG_SUFFIX = ".log"
+INDEX_SUFFIX = ".index"
+TIME_INDEX_SUFFIX = ".timeindex"
+TRANSACTION_INDEX_SUFFIX = ".txnindex"
+DELETED_SUFFIX = ".deleted"
+
+RELATIVE_OFFSET_MAX = 2**31 - 1
+LOCATE_CHUNK_BYTES = 4096
+_LENGTH = Struct(">i")
+
+
+def segment_file(directory: str, base_offset: int, suffix: str) -> str:
+    """Return the path of one file of a segment."""
+    return os.path.join(directory, f"{base_offset:020d}{suffix}")
+
+
+class FileSlice(NamedTuple):
+    """Bytes of a file that are to be sent as they are."""
+
+    file: File
+    position: int
+    size: int
+
+
+class FetchDataInfo(NamedTuple):
+    """What a read found: where its offset lies, and the batches from there on."""
+
+    offset_metadata: LogOffsetMetadata
+    records: FileSlice | None
+
+
+class BatchPosition(NamedTuple):
+    """A batch found in a segment."""
+
+    position: int
+    size: int
+    base_offset: int
+    last_offset: int
+
+
+class OpenSegments:
+    """The sealed segments whose files are open or mapped: the least recently used are closed beyond a limit."""
+
+    def __init__(self, limit: int = 512) -> None:
+        self._limit = limit
+        self._used: OrderedDict[LogSegment, None] = OrderedDict()
+
+    def use(self, segment: "LogSegment") -> None:
+        """Note that a segment is being read."""
+        self._used[segment] = None
+        self._used.move_to_end(segment)
+        while len(self._used) > self._limit:
+            self._used.popitem(last=False)[0].release()
+
+    def forget(self, segment: "LogSegment") -> None:
+        """Note that a segment is closed or gone."""
+        self._used.pop(segment, None)
+
+
+class SegmentOptions(NamedTuple):
+    """What all segments of a log have in common."""
+
+    files: Files
+    directory: str
+    open_segments: OpenSegments
+    index_bytes_max: int
+    decompressed_bytes_max: int
+
+
+class LogSegment:
+    """A segment as readers see it."""
+
+    def __init__(self, options: SegmentOptions, base_offset: int, created_ms: int, suffix: str = "") -> None:
+        self._options = options
+        self.base_offset = base_offset
+        self.size = 0
+        self.created_ms = created_ms
+        self.largest = TimestampOffset(NO_TIMESTAMP, base_offset)
+        self.path = self._path(LOG_SUFFIX, suffix)
+        self.offset_index = OffsetIndex(options.files, self._path(INDEX_SUFFIX, suffix), base_offset)
+        self.time_index = TimeIndex(options.files, self._path(TIME_INDEX_SUFFIX, suffix), base_offset)
+        self.transaction_index = TransactionIndex(
+            options.files, self._path(TRANSACTION_INDEX_SUFFIX, suffix), base_offset
+        )
+        self._file: File | None = None
+        self._pinned = False
+
+    def _path(self, kind: str, suffix: str = "") -> str:
+        return segment_file(self._options.directory, self.base_offset, kind + suffix)
+
+    def open(self, size: int, index_size: int, time_index_size: int) -> None:
+        """Take over files of these sizes; raises CorruptIndexError when an index has to be made again."""
+        self.size = size
+        self.offset_index.open(index_size, self._options.index_bytes_max)
+        self.offset_index.sanity_check()
+        self.time_index.open(time_index_size, self._options.index_bytes_max)
+        self.time_index.sanity_check()
+        self.largest = self.time_index.last
+        self.release()
+
+    def file(self) -> File:
+        """Return the open `.log` file."""
+        file = self._file
+        if file is None:
+            file = self._file = self._options.files.open(self.path)
+        if not self._pinned:
+            self._options.open_segments.use(self)
+        return file
+
+    def log_file(self) -> LogFile:
+        """Return the `.log` file for a walk over its batches."""
+        return LogFile(self.file(), self.path, self.size)
+
+    def pin(self, file: File) -> None:
+        """Keep this file open, because it is being appended to."""
+        self._file = file
+        self._pinned = True
+        self._options.open_segments.forget(self)
+
+    def unpin(self) -> None:
+        """Let the file be closed when others are used more; whoever reads it now keeps it."""
+        self._file = None
+        self._pinned = False
+
+    def release(self) -> None:
+        """Let go of files and maps; the next read opens them again."""
+        if not self._pinned:
+            self._file = None
+        self.offset_index.release()
+        self.time_index.release()
+
+    def locate(self, offset: int) -> BatchPosition | None:
+        """Return the first batch whose last offset is at or past `offset`, or None when there is none here."""
+        position = self.offset_index.lookup(offset).position
+        file = self.file()
+        while position < self.size:
+            chunk = file.read_at(min(LOCATE_CHUNK_BYTES, self.size - position), position)
+            inside, last_offset = kernel.find_batch(chunk, offset)
+            if last_offset == -2 or (last_offset == -1 and inside == 0):
+                raise CorruptLogError(self.path, position + inside, "there is no batch where one should start")
+            position += inside
+            if last_offset >= 0:
+                size = LOG_OVERHEAD + _LENGTH.unpack_from(chunk, inside + LENGTH_POSITION)[0]
+                base_offset = int.from_bytes(chunk[inside : inside + 8], "big")
+                return BatchPosition(position, size, base_offset, last_offset)
+        return None
+
+    def read(
+        self, start_offset: int, max_size: int, max_position: int, *, min_one_message: bool = False
+    ) -> FetchDataInfo | None:
+        """Return the bytes from the batch that holds `start_offset` on, up to `max_size` and `max_position`.
+
+        With `min_one_message` the first batch is returned whole even when it is larger. None says that all offsets
+        of the segment lie before `start_offset`.
+        """
+        if max_size < 0:
+            raise ValueError(f"a read of {max_size} bytes was asked for")
+        found = self.locate(start_offset)
+        if found is None:
+            return None
+        metadata = LogOffsetMetadata(start_offset, self.base_offset, found.position)
+        size = max(max_size, found.size) if min_one_message else max_size
+        size = min(size, max_position - found.position)
+        records = FileSlice(self.file(), found.position, size) if size > 0 else None
+        return FetchDataInfo(metadata, records)
+
+    def fetch_upper_bound_offset(self, start: OffsetPosition, size: int) -> int | None:
+        """Return an offset that lies past everything in a slice of the segment, or None if the index ends before."""
+        found = self.offset_index.fetch_upper_bound(start, size)
+        return found.offset if found else None
+
+    def find_offset_by_timestamp(self, timestamp: int, start_offset: int) -> TimestampOffset | None:
+        """Return the first record at or past `start_offset` whose timestamp is at or past `timestamp`."""
+        offset = max(self.time_index.lookup(timestamp).offset, start_offset)
+        log = self.log_file()
+        for position, header in scan_headers(log, self.offset_index.lookup(offset).position):
+            # The wrapper of a message set of magic 0 has no timestamp of its own, so its messages are looked at.
+            is_too_old = header.max_timestamp < timestamp and header.magic > 0
+            if is_too_old or header.last_offset < start_offset:
+                continue
+            view = memoryview(log.file.read_at(header.size, position))
+            for record in records_of(view, header, self._options.decompressed_bytes_max):
+                if record.timestamp >= timestamp and record.offset >= start_offset:
+                    return TimestampOffset(record.timestamp, record.offset)
+        return None
+
+    def first_timestamp(self) -> int:
+        """Return the largest timestamp of the first batch, which rolling by time counts from, or -1 without one."""
+        for _, header in scan_headers(self.log_file(), 0):
+            return header.max_timestamp
+        return NO_TIMESTAMP
+
+    def next_offset(self) -> int:
+        """Return the offset after the last one in the segment."""
+        next_offset = self.base_offset
+        for _, header in scan_headers(self.log_file(), self.offset_index.lookup(2**63 - 1).position):
+            next_offset = header.last_offset + 1
+        return next_offset
+
+    def largest_timestamp(self) -> int:
+        """Return the newest timestamp, or when the file was last written if no record has one."""
+        if self.largest.timestamp >= 0:
+            return self.largest.timestamp
+        return self._options.files.modified_ms(self.path)
+
+    def flush(self) -> None:
+        """Return when the segment, with its indexes, is on the disk."""
+        file = self._file if self._pinned and self._file is not None else self._options.files.open(self.path)
+        file.sync()
+        self.offset_index.flush()
+        self.time_index.flush()
+        self.transaction_index.flush()
+
+    def change_suffix(self, old: str, new: str) -> None:
+        """Rename all files; the data first, so that no moment shows a segment that lacks only its indexes."""
+        files = self._options.files
+        path = self._path(LOG_SUFFIX, new)
+        files.rename(self._path(LOG_SUFFIX, old), path)
+        self.path = path
+        self.offset_index.rename(self._path(INDEX_SUFFIX, new))
+        self.time_index.rename(self._path(TIME_INDEX_SUFFIX, new))
+        self.transaction_index.rename(self._path(TRANSACTION_INDEX_SUFFIX, new))
+
+    def delete(self) -> None:
+        """Remove all files; the data first, for the same reason."""
+        self._options.open_segments.forget(self)
+        self.release()
+        self._options.files.remove(self.path)
+        self.offset_index.delete()
+        self.time_index.delete()
+        self.transaction_index.delete()
+
+    def close(self) -> None:
+        """Put the indexes into their files and let go of everything."""
+        self.offset_index.close()
+        self.time_index.close()
+        self._options.open_segments.forget(self)
+        self.unpin()
+        self.release()
+
+
+class IndexWriter:
+    """Keeps the indexes of a segment up with its batches: an entry every `index.interval.bytes`."""
+
+    __slots__ = ("_bytes_since_last_entry", "_segment", "interval_bytes", "is_full")
+
+    def __init__(self, segment: LogSegment, interval_bytes: int) -> None:
+        self._segment = segment
+        self.interval_bytes = interval_bytes
+        self._bytes_since_last_entry = 0
+        # Invariant: whether one of the indexes has no room for another entry, so that the segment has to be rolled.
+        self.is_full = self._is_full()
+
+    def _is_full(self) -> bool:
+        return self._segment.offset_index.is_full or self._segment.time_index.is_full
+
+    def resize(self, interval_bytes: int, size_bytes_max: int) -> None:
+        """Apply changed settings."""
+        self.interval_bytes = interval_bytes
+        self._segment.offset_index.resize(size_bytes_max)
+        self._segment.time_index.resize(size_bytes_max)
+        self.is_full = self._is_full()
+
+    def add(self, batch: BatchHeader, position: int) -> int:
+        """Take in the batch that starts at `position`, and return where it ends."""
+        segment = self._segment
+        size = batch.batch_length + LOG_OVERHEAD
+        last_offset = batch.base_offset + batch.last_offset_delta
+        if batch.max_timestamp > segment.largest.timestamp:
+            segment.largest = TimestampOffset(batch.max_timestamp, last_offset)
+        # One append of many batches can fill the index up; the log rolls before the next append.
+        if self._bytes_since_last_entry > self.interval_bytes and not segment.offset_index.is_full:
+            segment.offset_index.append(last_offset, position)
+            segment.time_index.maybe_append(*segment.largest)
+            self._bytes_since_last_entry = 0
+            self.is_full = self._is_full()
+        self._bytes_since_last_entry += size
+        return position + size
+
+    def restart(self) -> None:
+        """Count from here on, after batches were cut off."""
+        self._bytes_since_last_entry = 0
+        self.is_full = self._is_full()
+
+
+class ActiveSegment:
+    """The one segment of a log that can be appended to."""
+
+    def __init__(self, segment: LogSegment, options: SegmentOptions, index_interval_bytes: int) -> None:
+        self.segment = segment
+        self.index_writer = IndexWriter(segment, index_interval_bytes)
+        self._file = options.files.open(segment.path, writable=True)
+        segment.pin(self._file)
+        self.offset_max = segment.base_offset + RELATIVE_OFFSET_MAX
+        # The timestamp of the first batch, which rolling by time counts from; read when first needed after a reopen.
+        self._rolling_based_timestamp: int | None = None if segment.size else NO_TIMESTAMP
+
+    @classmethod
+    def create(
+        cls, options: SegmentOptions, base_offset: int, created_ms: int, index_interval_bytes: int
+    ) -> "ActiveSegment":
+        """Make a new, empty segment."""
+        segment = LogSegment(options, base_offset, created_ms)
+        segment.open(0, 0, 0)
+        return cls(segment, options, index_interval_bytes)
+
+    def preallocate(self, size: int) -> None:
+        """Reserve the room for a whole segment, which `seal` and `close` give back."""
+        self._file.allocate(size)
+
+    def append(self, data: Buffer, batches: Sequence[BatchHeader]) -> None:
+        """Write the bytes of these batches, and index them when enough were written since the last entry."""
+        segment = self.segment
+        start = position = segment.size
+        largest = segment.largest
+        try:
+            self._file.write_at(data, start)
+            for batch in batches:
+                position = self.index_writer.add(batch, position)
+        except BaseException:
+            segment.largest = largest
+            self._undo(start, batches[0].base_offset)
+            raise
+        if start == 0:
+            self._rolling_based_timestamp = batches[0].max_timestamp
+        segment.size = position
+
+    def _undo(self, position: int, first_offset: int) -> None:
+        self._file.truncate(position)
+        self.segment.offset_index.truncate_to(first_offset)
+        self.segment.time_index.truncate_to(first_offset)
+        self.index_writer.restart()
+
+    def rolling_based_timestamp(self) -> int:
+        """Return the timestamp that rolling by time counts from, or -1 without one."""
+        if self._rolling_based_timestamp is None:
+            self._rolling_based_timestamp = self.segment.first_timestamp()
+        return self._rolling_based_timestamp
+
+    def truncate_to(self, offset: int) -> int:
+        """Cut off every batch that ends at or past `offset` and return the offset at which the next one starts.
+
+        A batch is never cut in two. In {[10,10] [11,30] [31,100]}, truncating to 31 leaves [10,10] and [11,30] and
+        the next offset is 31; truncating to 40 leaves the same two batches, and the next offset is 31 as well: the
+        leader sends the batch that holds 40 whole.
+        """
+        segment = self.segment
+        found = segment.locate(offset)
+        if found is None:
+            return offset
+        segment.offset_index.truncate_to(offset)
+        segment.time_index.truncate_to(offset)
+        segment.transaction_index.truncate_to(offset)
+        segment.size = found.position
+        self._file.truncate(found.position)
+        self.index_writer.restart()
+        if found.position == 0:
+            self._rolling_based_timestamp = NO_TIMESTAMP
+        self._find_largest()
+        return min(offset, found.base_offset)
+
+    def _find_largest(self) -> None:
+        # The index knows the largest timestamp up to its last entry; what lies behind is a few batches.
+        segment = self.segment
+        segment.largest = segment.time_index.last
+        for _, header in scan_headers(segment.log_file(), segment.offset_index.lookup(segment.largest.offset).position):
+            if header.max_timestamp > segment.largest.timestamp:
+                segment.largest = TimestampOffset(header.max_timestamp, header.last_offset)
+
+    def _finish(self) -> None:
+        """Add the entry that ends the time index, and cut the file to its data where it was allocated in full."""
+        self.segment.time_index.maybe_append(*self.segment.largest, skip_full_check=True)
+        if self._file.size() != self.segment.size:
+            self._file.truncate(self.segment.size)
+
+    def seal(self) -> LogSegment:
+        """Make the segment one that is only read, and return it; this object is of no more use."""
+        self._finish()
+        self.segment.offset_index.close()
+        self.segment.time_index.close()
+        self.segment.unpin()
+        return self.segment
+
+    def sync(self) -> None:
+        """Return when the appended bytes are on the disk. Indexes wait: after a crash they are made anew."""
+        self._file.sync()
+
+    def close(self) -> None:
+        """Bring the files into the state in which a clean start expects them, on the disk."""
+        self._finish()
+        self.segment.flush()
+        self.segment.close()

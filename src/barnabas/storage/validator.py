@@ -1,0 +1,252 @@
+"""What may be appended: every batch is checked here before a byte of it is written, and gets its offsets here.
+
+Bytes come from a produce request, a leader or a coordinator. A leader assigns offsets and timestamps; a follower keeps
+what its leader assigned. The bytes are changed in place wherever that is enough, which is almost always: only another
+codec or an old message format needs new bytes.
+
+Rule 1: what comes from a client is refused with the error its client is answered with (ApiError), and nothing of the
+append is kept.
+Rule 2: an incomplete batch at the end is cut off, because a client or a fetch may send as much as fits.
+"""
+
+from enum import Enum
+from struct import Struct
+from typing import NamedTuple
+
+from barnabas.config import LogConfig
+from barnabas.model import NO_TIMESTAMP
+from barnabas.records import kernel
+from barnabas.records.batch import (
+    ATTRIBUTES_POSITION,
+    CODEC_MASK,
+    CONTROL,
+    HEADER,
+    HEADER_SIZE,
+    LENGTH_POSITION,
+    LOG_APPEND_TIME,
+    LOG_OVERHEAD,
+    MAGIC,
+    MAGIC_POSITION,
+    MAX_TIMESTAMP_POSITION,
+    TRANSACTIONAL,
+    BatchHeader,
+    CorruptRecordError,
+    check_crc,
+    check_header,
+    restamp_crc,
+    stamp,
+)
+from barnabas.records.builder import seal_batch
+from barnabas.records.codecs import Codec, CodecError, DecompressionLimitError, codec_by_name, decompress
+from barnabas.records.legacy import check_message, convert_to_v2
+from barnabas.storage.batches import ENTRY_SIZE_MIN, read_any_header
+from barnabas.wire.errors import ApiError, ErrorCode
+
+_LENGTH = Struct(">i")
+_ATTRIBUTES = Struct(">h")
+_TIMESTAMP = Struct(">q")
+
+
+class AppendOrigin(Enum):
+    """Who asks for an append, which decides what is checked."""
+
+    CLIENT = "client"
+    COORDINATOR = "coordinator"
+
+
+class OffsetsOutOfOrderError(Exception):
+    """A leader sent offsets that this log already has or that go backwards."""
+
+    def __init__(self, found: int, expected: int) -> None:
+        super().__init__(f"a batch starts at offset {found}, but the log goes on at {expected}")
+        self.found = found
+        self.expected = expected
+
+
+class ValidBatches(NamedTuple):
+    """Bytes that may be appended as they are, and the headers of the batches in them."""
+
+    data: memoryview
+    batches: list[BatchHeader]
+
+
+class LeaderStamp(NamedTuple):
+    """What a leader gives the batches it appends."""
+
+    next_offset: int
+    leader_epoch: int
+    now_ms: int
+    origin: AppendOrigin
+
+
+def _writable(records: bytes | bytearray | memoryview) -> memoryview:
+    view = memoryview(records)
+    return memoryview(bytearray(view)) if view.readonly else view
+
+
+def _size_at(data: memoryview, position: int) -> int | None:
+    """Return the size of the batch at `position`, or None when it is not all there."""
+    left = len(data) - position
+    if left < ENTRY_SIZE_MIN:
+        return None
+    length: int = _LENGTH.unpack_from(data, position + LENGTH_POSITION)[0]
+    size = length + LOG_OVERHEAD
+    if size < ENTRY_SIZE_MIN:
+        raise ApiError(ErrorCode.CORRUPT_MESSAGE, f"the batch at byte {position} has a length of {length}")
+    return size if size <= left else None
+
+
+def validate_for_leader(
+    records: bytes | bytearray | memoryview, config: LogConfig, leader: LeaderStamp
+) -> ValidBatches:
+    """Check what a client or coordinator sent and stamp offsets, epoch and time into it."""
+    data = _writable(records)
+    if len(data) >= ENTRY_SIZE_MIN and data[MAGIC_POSITION] < MAGIC:
+        data = memoryview(_from_message_set(data, config))
+    batches: list[BatchHeader] = []
+    position, end, next_offset = 0, len(data), leader.next_offset
+    while position < end and (size := _size_at(data, position)) is not None:
+        if size > config.max_message_bytes:
+            message = f"the batch has {size} bytes, but max.message.bytes is {config.max_message_bytes}"
+            raise ApiError(ErrorCode.MESSAGE_TOO_LARGE, message)
+        header = _read_header(data, position, next_offset, leader.leader_epoch)
+        newest = _check_batch(data, position, header, config, leader)
+        if config.compression_type != "producer":
+            codec = codec_by_name(config.compression_type)
+            if header.codec != codec:
+                return validate_for_leader(_recompressed(data, codec, config), config, leader)
+        if config.message_timestamp_type == "LogAppendTime":
+            header = _set_time(data, position, header, header.attributes | LOG_APPEND_TIME, leader.now_ms)
+        elif newest != header.max_timestamp:
+            header = _set_time(data, position, header, header.attributes, newest)
+        stamp(data, position, header)
+        batches.append(header)
+        next_offset += header.last_offset_delta + 1
+        position += size
+    return ValidBatches(data if position == end else data[:position], batches)
+
+
+def validate_for_follower(records: bytes | bytearray | memoryview, next_offset: int) -> ValidBatches:
+    """Check what a leader sent: it is stored as it is, so checksums must be right and offsets must go up."""
+    data = memoryview(records)
+    batches: list[BatchHeader] = []
+    position = 0
+    while (size := _size_at(data, position)) is not None:
+        try:
+            header = read_any_header(data, position)
+            if header.magic == MAGIC:
+                check_crc(data, position, header)
+            else:
+                check_message(data, position)
+        except CorruptRecordError as error:
+            raise ApiError(ErrorCode.CORRUPT_MESSAGE, error.reason) from None
+        if header.base_offset < next_offset:
+            raise OffsetsOutOfOrderError(header.base_offset, next_offset)
+        batches.append(header)
+        next_offset = header.last_offset + 1
+        position += size
+    return ValidBatches(data[:position], batches)
+
+
+def _from_message_set(data: memoryview, config: LogConfig) -> bytearray:
+    try:
+        return convert_to_v2(data, config.decompressed_bytes_max)
+    except CorruptRecordError as error:
+        raise ApiError(ErrorCode.CORRUPT_MESSAGE, error.reason) from None
+
+
+def _recompressed(data: memoryview, codec: Codec, config: LogConfig) -> bytearray:
+    """Return the same batches with the codec of the topic; the encoding of the records inside stays as it is."""
+    level = {
+        Codec.GZIP: config.compression_gzip_level,
+        Codec.LZ4: config.compression_lz4_level,
+        Codec.ZSTD: config.compression_zstd_level,
+    }.get(codec)
+    changed = bytearray()
+    position = 0
+    while (size := _size_at(data, position)) is not None:
+        header = BatchHeader._make(HEADER.unpack_from(data, position))
+        body = _body(data, position, header, config)
+        attributes = header.attributes & ~CODEC_MASK | codec
+        changed += seal_batch(header._replace(attributes=attributes), body, level)
+        position += size
+    return changed
+
+
+def _read_header(data: memoryview, position: int, base_offset: int, leader_epoch: int) -> BatchHeader:
+    """Return the header of the batch at `position` as it will be stored, checked together with its checksum."""
+    try:
+        if len(data) - position < HEADER_SIZE:
+            raise CorruptRecordError("the batch is shorter than its header", position)
+        fields = HEADER.unpack_from(data, position)
+        header = BatchHeader._make((base_offset, fields[1], leader_epoch, *fields[3:]))
+        check_header(header, position)
+        check_crc(data, position, header)
+    except CorruptRecordError as error:
+        raise ApiError(ErrorCode.CORRUPT_MESSAGE, error.reason) from None
+    return header
+
+
+def _check_batch(data: memoryview, position: int, header: BatchHeader, config: LogConfig, leader: LeaderStamp) -> int:
+    """Refuse a batch that is not fit to be stored, by every record of it; return the newest timestamp."""
+    if leader.origin is AppendOrigin.CLIENT:
+        _check_client_batch(header)
+    body = _body(data, position, header, config)
+    fault, place, oldest, newest, keyless = kernel.check_records(body, header.count, True, header.last_offset_delta)
+    if fault:
+        message = f"the record at byte {place} of the records {kernel.FAULTS[fault]}"
+        raise ApiError(ErrorCode.INVALID_RECORD, message)
+    if keyless and config.is_compacted and not header.is_control:
+        message = f"{keyless} records have no key, but the topic is compacted by key"
+        raise ApiError(ErrorCode.INVALID_RECORD, message)
+    newest += header.base_timestamp
+    if config.message_timestamp_type == "CreateTime":
+        _check_timestamps(header, header.base_timestamp + oldest, newest, config, leader.now_ms)
+    return newest
+
+
+def _check_client_batch(header: BatchHeader) -> None:
+    if header.attributes & CONTROL:
+        raise ApiError(ErrorCode.INVALID_RECORD, "only brokers write control batches")
+    if header.count != header.last_offset_delta + 1:
+        message = f"the batch has {header.count} records, but offsets for {header.last_offset_delta + 1}"
+        raise ApiError(ErrorCode.INVALID_RECORD, message)
+    if header.producer_id >= 0:
+        if header.base_sequence < 0 or header.producer_epoch < 0:
+            message = f"a batch of producer {header.producer_id} has no sequence number or no epoch"
+            raise ApiError(ErrorCode.INVALID_RECORD, message)
+    elif header.attributes & TRANSACTIONAL:
+        raise ApiError(ErrorCode.INVALID_RECORD, "a transactional batch has no producer id")
+
+
+def _body(data: memoryview, position: int, header: BatchHeader, config: LogConfig) -> memoryview:
+    """Return the records of a batch, decompressed."""
+    body = data[position + HEADER_SIZE : position + header.batch_length + LOG_OVERHEAD]
+    codec = header.attributes & CODEC_MASK
+    if not codec:
+        return body
+    try:
+        return memoryview(decompress(Codec(codec), body, config.decompressed_bytes_max))
+    except DecompressionLimitError as error:
+        raise ApiError(ErrorCode.MESSAGE_TOO_LARGE, str(error)) from None
+    except CodecError as error:
+        raise ApiError(ErrorCode.INVALID_RECORD, str(error)) from None
+
+
+def _check_timestamps(header: BatchHeader, oldest: int, newest: int, config: LogConfig, now_ms: int) -> None:
+    if header.attributes & LOG_APPEND_TIME:
+        raise ApiError(ErrorCode.INVALID_TIMESTAMP, "a producer can not mark a batch as stamped by the broker")
+    if newest > now_ms + config.message_timestamp_after_max_ms:
+        message = f"timestamp {newest} lies more than message.timestamp.after.max.ms after the clock, {now_ms}"
+        raise ApiError(ErrorCode.INVALID_TIMESTAMP, message)
+    if oldest != NO_TIMESTAMP and oldest < now_ms - config.message_timestamp_before_max_ms:
+        message = f"timestamp {oldest} lies more than message.timestamp.before.max.ms before the clock, {now_ms}"
+        raise ApiError(ErrorCode.INVALID_TIMESTAMP, message)
+
+
+def _set_time(data: memoryview, position: int, header: BatchHeader, attributes: int, max_timestamp: int) -> BatchHeader:
+    """Change what the batch says of its time; the checksum covers that, so it is made anew."""
+    _ATTRIBUTES.pack_into(data, position + ATTRIBUTES_POSITION, attributes)
+    _TIMESTAMP.pack_into(data, position + MAX_TIMESTAMP_POSITION, max_timestamp)
+    restamp_crc(data, position, header.batch_length + LOG_OVERHEAD)
+    return header._replace(attributes=attributes, max_timestamp=max_timestamp)

@@ -1,0 +1,286 @@
+"""Checks log directories without changing them: every batch and record, every index entry, every checkpoint.
+
+It is what `barnabas verify` runs. It trusts nothing and no other part: where a broker would mend a damaged index or cut
+a torn tail at its next start, this says so as a fault.
+
+Rule 1: a fault has a path, a position (a byte of the file, or a line of a text) and a reason.
+Rule 2: nothing is written, not even where that would mend something.
+"""
+
+import contextlib
+import os
+from collections.abc import Callable, Iterator, Mapping
+from itertools import pairwise
+from struct import Struct
+from typing import NamedTuple
+
+from barnabas.model import NO_TIMESTAMP, TopicPartition
+from barnabas.records.batch import MAGIC, BatchHeader, CorruptRecordError
+from barnabas.records.legacy import iterate_messages
+from barnabas.records.record import DECOMPRESSED_BYTES_MAX, check_body, records_body
+from barnabas.storage.batches import CorruptLogError, LogFile, scan_batches
+from barnabas.storage.checkpoint import (
+    CLEAN_SHUTDOWN_MARKER,
+    LEADER_EPOCH_CHECKPOINT,
+    META_PROPERTIES,
+    OFFSET_CHECKPOINTS,
+    PARTITION_METADATA,
+    CheckpointError,
+    read_epochs,
+    read_offsets,
+    read_partition_metadata,
+    read_properties,
+)
+from barnabas.storage.files import Files, read_whole
+from barnabas.storage.index import OFFSET_ENTRY, TIME_ENTRY, CorruptIndexError, check_length
+from barnabas.storage.log_directory import FOREIGN_FOLDERS, FolderKind, parse_folder
+from barnabas.storage.producer_replay import snapshot_offsets, snapshot_path
+from barnabas.storage.producers import CorruptSnapshotError, decode_snapshot
+from barnabas.storage.segment import (
+    INDEX_SUFFIX,
+    LOG_SUFFIX,
+    TIME_INDEX_SUFFIX,
+    TRANSACTION_INDEX_SUFFIX,
+    segment_file,
+)
+from barnabas.storage.transaction_index import TransactionIndex
+
+
+class Fault(NamedTuple):
+    """Something that is not as it should be, and where."""
+
+    path: str
+    position: int
+    reason: str
+
+    def __str__(self) -> str:
+        return f"{self.path}, position {self.position}: {self.reason}"
+
+
+class Verified(NamedTuple):
+    """How much was checked of one segment."""
+
+    path: str
+    size: int
+    batches: int
+    records: int
+    next_offset: int
+
+
+Report = Callable[[Fault], None]
+
+
+def segment_base_offsets(files: Files, directory: str) -> list[int]:
+    """Return the base offsets of the segments in a partition's folder, in order."""
+    names = (entry.name for entry in files.entries(directory) if not entry.is_directory)
+    stems = (name.removesuffix(LOG_SUFFIX) for name in names if name.endswith(LOG_SUFFIX))
+    return sorted(int(stem) for stem in stems if len(stem) == 20 and stem.isdecimal())
+
+
+class SegmentVerifier:
+    """Walks one segment once and holds its indexes against what it sees."""
+
+    def __init__(self, files: Files, directory: str, base_offset: int, report: Report) -> None:
+        self._files = files
+        self._directory = directory
+        self._base_offset = base_offset
+        self._report = report
+        self._offset_entries = self._entries(INDEX_SUFFIX, OFFSET_ENTRY)
+        self._time_entries = self._entries(TIME_INDEX_SUFFIX, TIME_ENTRY)
+        self._offset_slot = self._time_slot = 0
+        self._max_timestamp = NO_TIMESTAMP
+
+    def _path(self, suffix: str) -> str:
+        return segment_file(self._directory, self._base_offset, suffix)
+
+    def _entries(self, suffix: str, entry: Struct) -> list[tuple[int, ...]]:
+        path = self._path(suffix)
+        if not self._files.exists(path):
+            return []
+        data = read_whole(self._files, path)
+        try:
+            check_length(path, len(data), entry)
+        except CorruptIndexError as error:
+            self._report(Fault(path, error.position, error.reason))
+            data = data[: error.position]
+        # Kafka allocates its index files in full; the zeros that are left after a crash are no entries.
+        used = -(-len(data.rstrip(b"\0")) // entry.size)
+        entries = list(entry.iter_unpack(data[: used * entry.size]))
+        for slot in range(1, len(entries)):
+            # The offset index grows in both columns, and so does the time index.
+            if any(after <= before for before, after in zip(entries[slot - 1], entries[slot], strict=True)):
+                reason = f"entry {entries[slot]} does not lie after {entries[slot - 1]}"
+                self._report(Fault(path, slot * entry.size, reason))
+                return entries[:slot]
+        return entries
+
+    def verify(self, expect_indexes: bool) -> Verified:
+        """Check every batch, record and index entry, and return what was seen."""
+        path = self._path(LOG_SUFFIX)
+        if expect_indexes:
+            for suffix in (INDEX_SUFFIX, TIME_INDEX_SUFFIX):
+                if not self._files.exists(self._path(suffix)):
+                    self._report(Fault(self._path(suffix), 0, "the index is missing"))
+        file = self._files.open(path)
+        size = file.size()
+        batches = records = end = 0
+        next_offset = self._base_offset
+        try:
+            for position, batch, view in scan_batches(LogFile(file, path, size)):
+                self._check_offsets(path, position, batch, next_offset)
+                records += self._check_records(path, position, batch, view)
+                self._check_indexes(position, batch)
+                batches += 1
+                next_offset = batch.last_offset + 1
+                end = position + batch.size
+            self._check_rest(end)
+        except CorruptLogError as error:
+            self._report(Fault(path, error.position, error.reason))
+        finally:
+            file.close()
+        self._check_transactions(next_offset)
+        return Verified(path, size, batches, records, next_offset)
+
+    @staticmethod
+    def _check_offsets(path: str, position: int, batch: BatchHeader, next_offset: int) -> None:
+        if batch.base_offset < next_offset:
+            reason = f"the batch starts at offset {batch.base_offset}, but {next_offset} or more comes next"
+            raise CorruptLogError(path, position, reason)
+
+    def _check_records(self, path: str, position: int, batch: BatchHeader, view: memoryview) -> int:
+        try:
+            if batch.magic < MAGIC:
+                return sum(1 for _ in iterate_messages(view, DECOMPRESSED_BYTES_MAX))
+            check_body(records_body(view, batch), batch)
+        except CorruptRecordError as error:
+            self._report(Fault(path, position + error.position, error.reason))
+        return batch.count
+
+    def _check_indexes(self, position: int, batch: BatchHeader) -> None:
+        first, last = batch.base_offset - self._base_offset, batch.last_offset - self._base_offset
+        self._max_timestamp = max(self._max_timestamp, batch.max_timestamp)
+        while self._offset_slot < len(self._offset_entries) and self._offset_entries[self._offset_slot][1] <= position:
+            relative, indexed = self._offset_entries[self._offset_slot]
+            if indexed < position:
+                self._offset_fault(f"no batch starts at position {indexed}")
+            elif not first <= relative <= last:
+                offsets = f"{batch.base_offset} to {batch.last_offset}"
+                self._offset_fault(f"the entry says offset {self._base_offset + relative}, but its batch has {offsets}")
+            self._offset_slot += 1
+        while self._time_slot < len(self._time_entries) and self._time_entries[self._time_slot][1] <= last:
+            timestamp = self._time_entries[self._time_slot][0]
+            if timestamp != self._max_timestamp:
+                self._time_fault(
+                    f"the entry says timestamp {timestamp}, but the largest up to its offset is {self._max_timestamp}"
+                )
+            self._time_slot += 1
+
+    def _check_rest(self, end: int) -> None:
+        if self._offset_slot < len(self._offset_entries):
+            indexed = self._offset_entries[self._offset_slot][1]
+            self._offset_fault(f"the entry says position {indexed}, but the log ends at {end}")
+        if self._time_slot < len(self._time_entries):
+            offset = self._base_offset + self._time_entries[self._time_slot][1]
+            self._time_fault(f"the entry says offset {offset}, but the log ends before")
+
+    def _offset_fault(self, reason: str) -> None:
+        self._report(Fault(self._path(INDEX_SUFFIX), self._offset_slot * OFFSET_ENTRY.size, reason))
+
+    def _time_fault(self, reason: str) -> None:
+        self._report(Fault(self._path(TIME_INDEX_SUFFIX), self._time_slot * TIME_ENTRY.size, reason))
+
+    def _check_transactions(self, next_offset: int) -> None:
+        path = self._path(TRANSACTION_INDEX_SUFFIX)
+        try:
+            for aborted in TransactionIndex(self._files, path, self._base_offset).entries():
+                if aborted.last_offset >= next_offset:
+                    reason = (
+                        f"a transaction ends at offset {aborted.last_offset}, but the segment ends at {next_offset}"
+                    )
+                    self._report(Fault(path, 0, reason))
+        except CorruptIndexError as error:
+            self._report(Fault(path, error.position, error.reason))
+
+
+def verify_partition(
+    files: Files, directory: str, report: Report, *, expect_indexes: bool = True
+) -> Iterator[Verified]:
+    """Check the folder of one partition; yield what was seen of each segment."""
+    bases = segment_base_offsets(files, directory)
+    if not bases:
+        report(Fault(directory, 0, "there is no segment"))
+    next_offset = 0
+    for base_offset in bases:
+        if base_offset < next_offset:
+            reason = f"the segment starts at offset {base_offset}, but the one before it ends at {next_offset}"
+            report(Fault(segment_file(directory, base_offset, LOG_SUFFIX), 0, reason))
+        seen = SegmentVerifier(files, directory, base_offset, report).verify(expect_indexes)
+        next_offset = seen.next_offset
+        yield seen
+    _verify_small_files(files, directory, report)
+
+
+def _verify_small_files(files: Files, directory: str, report: Report) -> None:
+    for offset in snapshot_offsets(files, directory):
+        path = snapshot_path(directory, offset)
+        try:
+            decode_snapshot(read_whole(files, path))
+        except CorruptSnapshotError as error:
+            report(Fault(path, 0, str(error)))
+    epochs: list[tuple[int, int]] = []
+    epochs_path = os.path.join(directory, LEADER_EPOCH_CHECKPOINT)
+    with _reporting(report):
+        read_partition_metadata(files, os.path.join(directory, PARTITION_METADATA))
+    with _reporting(report):
+        epochs = read_epochs(files, epochs_path)
+    for line, (before, after) in enumerate(pairwise(epochs), 4):
+        if after[0] <= before[0] or after[1] <= before[1]:
+            report(Fault(epochs_path, line, f"epoch and offset {after} do not lie after {before}"))
+
+
+@contextlib.contextmanager
+def _reporting(report: Report) -> Iterator[None]:
+    """Report a text file that does not say what it should, and go on."""
+    try:
+        yield
+    except CheckpointError as error:
+        report(Fault(error.path, error.line, error.reason))
+
+
+def partition_folders(files: Files, path: str, report: Report) -> list[str]:
+    """Return the folders of partitions to check below `path`, which may itself be one."""
+    folder = parse_folder(os.path.basename(path))
+    if folder is not None and segment_base_offsets(files, path):
+        return [path]
+    found = []
+    for entry in files.entries(path):
+        if not entry.is_directory or entry.name in FOREIGN_FOLDERS:
+            continue
+        inner = os.path.join(path, entry.name)
+        folder = parse_folder(entry.name)
+        if folder is None:
+            report(Fault(inner, 0, "the folder's name is not that of a partition"))
+        elif folder.kind in (FolderKind.CURRENT, FolderKind.FUTURE):
+            found.append(inner)
+    return sorted(found)
+
+
+def was_shut_down_cleanly(files: Files, path: str) -> bool:
+    """Tell whether the files below a log directory, or next to a partition's folder, are claimed to be complete."""
+    parents = (path, os.path.dirname(path))
+    return any(files.exists(os.path.join(parent, CLEAN_SHUTDOWN_MARKER)) for parent in parents)
+
+
+def verify_checkpoints(files: Files, path: str, ends: Mapping[TopicPartition, int], report: Report) -> None:
+    """Check the checkpoints of a log directory against the ends of the logs that were found in it."""
+    with _reporting(report):
+        read_properties(files, os.path.join(path, META_PROPERTIES))
+    for name in OFFSET_CHECKPOINTS:
+        offsets: dict[TopicPartition, int] = {}
+        checkpoint = os.path.join(path, name)
+        with _reporting(report):
+            offsets = read_offsets(files, checkpoint)
+        for line, (partition, offset) in enumerate(offsets.items(), 3):
+            if offset > ends.get(partition, offset):
+                reason = f"{partition} is at offset {offset}, but its log ends at {ends[partition]}"
+                report(Fault(checkpoint, line, reason))

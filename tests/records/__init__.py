@@ -1,0 +1,1 @@
+"""Tests of the batches, the message sets, the codecs and the kernel."""

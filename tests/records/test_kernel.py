@@ -1,0 +1,306 @@
+"""Both kernels: what they accept, what they name, and that they never differ."""
+
+import struct
+from types import ModuleType
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from barnabas.records.builder import build_batch
+from barnabas.records.codecs import Codec
+from tests.records.message_sets import build_message, build_message_set
+from tests.records.strategies import Mutation, Row, mutated, mutations, new_records, rows
+
+DELTA_MAX = 2**31 - 1
+
+
+def varint(value: int) -> bytes:
+    """The plain definition of a zigzag varint, for any number of bytes."""
+    rest = value * 2 if value >= 0 else -value * 2 - 1
+    result = bytearray()
+    while rest >= 0x80:
+        result.append(rest & 0x7F | 0x80)
+        rest >>= 7
+    result.append(rest)
+    return bytes(result)
+
+
+def record(*fields: bytes | int, length: int | None = None) -> bytes:
+    """A record of attributes 0 and these fields: numbers as varints, bytes as they are."""
+    body = b"\0" + b"".join(varint(field) if isinstance(field, int) else field for field in fields)
+    return varint(len(body) if length is None else length) + body
+
+
+def fault_of(kernel: ModuleType, data: bytes, count: int = 1, *, dense: bool = False) -> tuple[str, int]:
+    last_offset_delta = count - 1 if dense else DELTA_MAX
+    fault, position, *_ = kernel.check_records(data, count, dense, last_offset_delta)
+    return kernel.FAULTS[fault], position
+
+
+FINE = record(0, 0, -1, 3, b"abc", 0)
+
+
+def test_faults_are_the_same_sentences(compiled: ModuleType, fallback: ModuleType) -> None:
+    assert compiled.FAULTS == fallback.FAULTS
+    assert len(set(compiled.FAULTS)) == len(compiled.FAULTS)
+    assert (compiled.COMPILED, fallback.COMPILED) == (True, False)
+
+
+def test_no_records(any_kernel: ModuleType) -> None:
+    assert any_kernel.encode_records([]) == b""
+    assert any_kernel.decode_records(b"", 0) == []
+    assert any_kernel.check_records(b"", 0, False, 7) == (0, 0, 0, 0, 0)
+
+
+def test_summary_of_a_walk(any_kernel: ModuleType) -> None:
+    records: list[Row] = [(5, 0, None, b"a", ()), (-7, 1, b"k", None, ()), (300, 2, None, b"", ((b"h", None),))]
+    data = any_kernel.encode_records(records)
+    assert any_kernel.check_records(data, 3, True, 2) == (0, len(data), -7, 300, 2)
+    assert any_kernel.check_records(memoryview(data), 3, False, 2) == (0, len(data), -7, 300, 2)
+    assert any_kernel.decode_records(data, 3) == records
+
+
+def test_timestamp_deltas_that_are_all_on_one_side_of_zero(any_kernel: ModuleType) -> None:
+    rising: list[Row] = [(5, 0, None, None, ()), (9, 1, None, None, ())]
+    assert any_kernel.check_records(any_kernel.encode_records(rising), 2, True, 1)[2:4] == (5, 9)
+    falling: list[Row] = [(-5, 0, None, None, ()), (-9, 1, None, None, ())]
+    assert any_kernel.check_records(any_kernel.encode_records(falling), 2, True, 1)[2:4] == (-9, -5)
+
+
+def test_extreme_numbers(any_kernel: ModuleType) -> None:
+    records: list[Row] = [(-(2**63), 0, None, None, ()), (2**63 - 1, DELTA_MAX, None, None, ())]
+    data = any_kernel.encode_records(records)
+    assert data == record(-(2**63), 0, -1, -1, 0) + record(2**63 - 1, DELTA_MAX, -1, -1, 0)
+    assert any_kernel.check_records(data, 2, False, DELTA_MAX) == (0, len(data), -(2**63), 2**63 - 1, 2)
+    assert any_kernel.decode_records(data, 2) == records
+
+
+@pytest.mark.parametrize("value", [0, 63, 64, 8191, 8192, 2**20 - 1, 2**20, 2**27 - 1, 2**27, 2**34, 2**62])
+@pytest.mark.parametrize("sign", [1, -1])
+def test_varints_of_every_length(any_kernel: ModuleType, value: int, sign: int) -> None:
+    data = record(sign * value, 0, -1, -1, 0)
+    assert any_kernel.check_records(data, 1, True, 0) == (0, len(data), sign * value, sign * value, 1)
+    assert any_kernel.encode_records([(sign * value, 0, None, None, ())]) == data
+
+
+def test_varints_with_needless_bytes_are_read(any_kernel: ModuleType) -> None:
+    data = record(b"\x81\x80\x00", b"\x80\x80\x80\x80\x00", b"\x81\x00", -1, 0)
+    assert any_kernel.check_records(data, 1, True, 0) == (0, len(data), -1, -1, 1)
+
+
+@pytest.mark.parametrize(
+    ("data", "words"),
+    [
+        (b"", "is missing: the records end before the count is reached"),
+        (varint(-1) + bytes(20), "has a length of fewer than 0 bytes"),
+        (varint(-(2**31)) + bytes(20), "has a length of fewer than 0 bytes"),
+        (FINE[:-1], "runs past the end of the records"),
+        (varint(2**31 - 1) + bytes(20), "runs past the end of the records"),
+        (b"\xff", "runs past the end of the records"),
+        (b"\xff\xff\xff\xff", "runs past the end of the records"),
+        (b"\xff\xff\xff\xff\x1f" + bytes(20), "has a varint that is longer or larger than its type allows"),
+        (b"\xff\xff\xff\xff\xff\x01" + bytes(20), "has a varint that is longer or larger than its type allows"),
+        (record(b"\xff" * 9 + b"\x02", 0, -1, -1, 0), "has a varint that is longer or larger than its type allows"),
+        (record(b"\xff" * 10 + b"\x00", 0, -1, -1, 0), "has a varint that is longer or larger than its type allows"),
+        (record(0, 2**31, -1, -1, 0), "has a varint that is longer or larger than its type allows"),
+        (record(0, 0, -(2**31) - 1, -1, 0), "has a varint that is longer or larger than its type allows"),
+        (varint(0), "has a field that runs past the end of the record"),
+        (record(), "has a field that runs past the end of the record"),
+        (record(0), "has a field that runs past the end of the record"),
+        (record(b"\x80"), "has a field that runs past the end of the record"),
+        (record(0, 0), "has a field that runs past the end of the record"),
+        (record(0, 0, -1), "has a field that runs past the end of the record"),
+        (record(0, 0, -1, -1), "has a field that runs past the end of the record"),
+        (record(0, 0, 4, b"abc"), "has a field that runs past the end of the record"),
+        (record(0, 0, 2**31 - 1, -1, 0), "has a field that runs past the end of the record"),
+        (record(0, 0, -1, 5, b"abc", 0), "has a field that runs past the end of the record"),
+        (record(0, 0, -2, -1, 0), "has a key length below -1"),
+        (record(0, 0, -1, -2, 0), "has a value length below -1"),
+        (record(0, 0, -1, -(2**31), 0), "has a value length below -1"),
+        (record(0, 0, -1, -1, -1), "has a negative header count"),
+        (record(0, 0, -1, -1, 1, -1, -1), "has a header with a negative key length"),
+        (record(0, 0, -1, -1, 1, 0, -2), "has a header with a value length below -1"),
+        (record(0, 0, -1, -1, 1), "has a field that runs past the end of the record"),
+        (record(0, 0, -1, -1, 1, 9, b"abc"), "has a field that runs past the end of the record"),
+        (record(0, 0, -1, -1, 1, 1, b"a", 9, b"abc"), "has a field that runs past the end of the record"),
+        (record(0, 0, -1, -1, 2**31 - 1, 1, b"a", -1), "has a field that runs past the end of the record"),
+        (record(0, 0, -1, -1, 0, b"!"), "does not fill its length with its fields"),
+        (record(0, 0, -1, -1, 1, 0, -1, b"!"), "does not fill its length with its fields"),
+        (record(0, -1, -1, -1, 0), "does not have the offset delta that follows the record before"),
+        (FINE + b"\0", "is the last of the count, but bytes follow it"),
+        (FINE + FINE, "is the last of the count, but bytes follow it"),
+    ],
+)
+def test_bad_records_are_named(any_kernel: ModuleType, data: bytes, words: str) -> None:
+    assert fault_of(any_kernel, data) == (words, 0)
+
+
+@pytest.mark.parametrize("damage", [varint(-1) + bytes(20), record(0, 1, -2, -1, 0), record(0, 1, -1, -1, 0, b"!")])
+def test_the_position_is_that_of_the_bad_record(any_kernel: ModuleType, damage: bytes) -> None:
+    words, position = fault_of(any_kernel, FINE + damage + record(0, 2, -1, -1, 0), 3)
+    assert words != "is fine"
+    assert position == len(FINE)
+
+
+def test_a_count_that_disagrees(any_kernel: ModuleType) -> None:
+    two = record(0, 0, -1, -1, 0) + record(0, 1, -1, -1, 0)
+    assert fault_of(any_kernel, two, 2, dense=True) == ("is fine", len(two))
+    assert fault_of(any_kernel, two, 3)[0] == "is missing: the records end before the count is reached"
+    assert fault_of(any_kernel, two, 1)[0] == "is the last of the count, but bytes follow it"
+    assert fault_of(any_kernel, b"\0", 0)[0] == "is the last of the count, but bytes follow it"
+    fault, *rest = any_kernel.check_records(two, 2, True, 2)
+    assert any_kernel.FAULTS[fault] == "count does not agree with the last offset delta"
+    assert rest == [0, 0, 0, 0]
+    assert any_kernel.check_records(two, 2**31 - 1, False, DELTA_MAX)[0] != 0
+
+
+def test_offset_deltas_ascend_and_are_dense_only_where_asked(any_kernel: ModuleType) -> None:
+    def offsets(*deltas: int) -> bytes:
+        return b"".join(record(0, delta, -1, -1, 0) for delta in deltas)
+
+    out_of_order = "does not have the offset delta that follows the record before"
+    assert fault_of(any_kernel, offsets(0, 1, 2), 3, dense=True)[0] == "is fine"
+    assert fault_of(any_kernel, offsets(0, 1, 3), 3, dense=True) == (out_of_order, 14)
+    assert fault_of(any_kernel, offsets(1, 2, 3), 3, dense=True) == (out_of_order, 0)
+    assert fault_of(any_kernel, offsets(1, 5, 9), 3)[0] == "is fine"
+    assert fault_of(any_kernel, offsets(1, 5, 5), 3) == (out_of_order, 14)
+    assert fault_of(any_kernel, offsets(1, 5, 4), 3) == (out_of_order, 14)
+    fault, *_ = any_kernel.check_records(offsets(1, 5, 9), 3, False, 8)
+    assert any_kernel.FAULTS[fault] == "has an offset delta above the last offset delta of the batch"
+
+
+@given(records=rows())
+def test_records_come_back_as_they_were(any_kernel: ModuleType, records: list[Row]) -> None:
+    data = any_kernel.encode_records(records)
+    plain = b"".join(
+        record(
+            time,
+            offset,
+            *field_parts(key),
+            *field_parts(value),
+            len(headers),
+            *(part for header in headers for field in header for part in field_parts(field)),
+        )
+        for time, offset, key, value, headers in records
+    )
+    assert data == plain
+    times = [time for time, *_ in records] or [0]
+    keyless = sum(key is None for _, _, key, _, _ in records)
+    expected = (0, len(data), min(times), max(times), keyless)
+    assert any_kernel.check_records(data, len(records), False, DELTA_MAX) == expected
+    assert any_kernel.decode_records(data, len(records)) == records
+
+
+def field_parts(field: bytes | None) -> tuple[int | bytes, ...]:
+    return (-1,) if field is None else (len(field), field)
+
+
+@given(records=rows(), changes=mutations, more=st.integers(-1, 1))
+def test_kernels_agree_on_damaged_records(
+    compiled: ModuleType, fallback: ModuleType, records: list[Row], changes: list[Mutation], more: int
+) -> None:
+    data = mutated(compiled.encode_records(records), changes)
+    count = max(0, len(records) + more)
+    for dense in (False, True):
+        for last_offset_delta in (count - 1, DELTA_MAX):
+            arguments = (data, count, dense, last_offset_delta)
+            assert compiled.check_records(*arguments) == fallback.check_records(*arguments)
+    if compiled.check_records(data, count, False, DELTA_MAX)[0] == 0:
+        assert compiled.decode_records(data, count) == fallback.decode_records(data, count)
+    else:
+        for kernel in (compiled, fallback):
+            with pytest.raises(AssertionError, match="that check_records refuses"):
+                kernel.decode_records(data, count)
+
+
+@given(data=st.binary(max_size=200), count=st.integers(0, 5))
+def test_kernels_agree_on_nonsense(compiled: ModuleType, fallback: ModuleType, data: bytes, count: int) -> None:
+    arguments = (data, count, False, DELTA_MAX)
+    assert compiled.check_records(*arguments) == fallback.check_records(*arguments)
+    assert compiled.find_batch(data, count) == fallback.find_batch(data, count)
+
+
+def mixed_log() -> tuple[bytes, list[tuple[int, int]]]:
+    """Messages and batches of all three magics, and (position, last offset) of each."""
+    pieces = [
+        (build_message(0, 0, -1, b"k", b"v"), 0),
+        (build_message_set(1, [(1, 10, None, b"a"), (2, 11, None, b"b")], codec=Codec.GZIP), 2),
+        (bytes(build_batch([(5, None, b"x", ())] * 3, base_offset=3)), 5),
+        (bytes(build_batch([(5, None, b"x" * 500, ())], base_offset=10)), 10),
+        (bytes(build_batch([], base_offset=11)), 11),
+    ]
+    places = []
+    log = b""
+    for data, last_offset in pieces:
+        places.append((len(log), last_offset))
+        log += data
+    return log, places
+
+
+def test_the_batch_of_an_offset_is_found(any_kernel: ModuleType) -> None:
+    log, places = mixed_log()
+    for target in range(-1, 12):
+        expected = next(place for place in places if place[1] >= target)
+        assert any_kernel.find_batch(log, target) == expected
+        assert any_kernel.find_batch(bytearray(log), target) == expected
+        assert any_kernel.find_batch(memoryview(log), target) == expected
+    assert any_kernel.find_batch(log, 12) == (len(log), -1)
+    assert any_kernel.find_batch(b"", 0) == (0, -1)
+
+
+def test_a_walk_stops_where_the_next_header_is_not_complete(any_kernel: ModuleType) -> None:
+    first = bytes(build_batch([(5, None, b"x" * 100, ())], base_offset=0))
+    second = bytes(build_batch([(5, None, b"x", ())], base_offset=1))
+    for size in range(len(first), len(first) + 27):
+        assert any_kernel.find_batch((first + second)[:size], 1) == (len(first), -1)
+    # The body of the batch that is found need not be there, and one that is skipped may end behind the buffer.
+    assert any_kernel.find_batch((first + second)[: len(first) + 27], 1) == (len(first), 1)
+    assert any_kernel.find_batch(first[:27], 1) == (len(first), -1)
+    assert any_kernel.find_batch(first[:26], 1) == (0, -1)
+    message = build_message(1, 0, 0, None, b"x" * 100)
+    assert any_kernel.find_batch(message[:17], 0) == (0, 0)
+    assert any_kernel.find_batch(message[:17], 1) == (len(message), -1)
+    assert any_kernel.find_batch(message[:16], 1) == (0, -1)
+
+
+@pytest.mark.parametrize(
+    ("layout", "position", "value"),
+    [
+        (">i", 8, 48),
+        (">i", 8, 0),
+        (">i", 8, -1),
+        (">i", 8, -(2**31)),
+        (">b", 16, 3),
+        (">b", 16, -1),
+        (">q", 0, -1),
+        (">q", 0, -(2**63)),
+        (">q", 0, 2**63 - 1),
+        (">i", 23, -1),
+    ],
+)
+def test_a_walk_stops_at_a_header_that_cannot_be_right(
+    any_kernel: ModuleType, layout: str, position: int, value: int
+) -> None:
+    first = build_batch([(5, None, b"x", ())], base_offset=0)
+    second = build_batch([(5, None, b"x", ())] * 2, base_offset=1)
+    struct.pack_into(layout, second, position, value)
+    assert any_kernel.find_batch(bytes(first + second), 1) == (len(first), -2)
+
+
+@pytest.mark.parametrize(("magic", "size"), [(0, 13), (1, 21)])
+def test_a_walk_stops_at_a_message_that_is_too_small(any_kernel: ModuleType, magic: int, size: int) -> None:
+    message = bytearray(build_message(magic, 0, 0, None, None))
+    assert any_kernel.find_batch(bytes(message), 5) == (len(message), -1)
+    struct.pack_into(">i", message, 8, size)
+    assert any_kernel.find_batch(bytes(message), 5) == (0, -2)
+
+
+@given(records=new_records, changes=mutations, target=st.integers(-1, 40) | st.integers(0, 2**63 - 1))
+def test_kernels_find_the_same_batch_in_damaged_logs(
+    compiled: ModuleType, fallback: ModuleType, records: list[Any], changes: list[Mutation], target: int
+) -> None:
+    log = mixed_log()[0] + build_batch(records, base_offset=12) + build_batch(records, base_offset=2**62)
+    data = mutated(log, changes)
+    assert compiled.find_batch(data, target) == fallback.find_batch(data, target)

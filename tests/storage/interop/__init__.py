@@ -1,0 +1,1 @@
+"""Apache Kafka and this project on the same files."""
