@@ -44,10 +44,13 @@ class Setting(NamedTuple):
 
 def whole_number(least: int, most: int = LONG_MAX) -> Allowed:
     """Allow integers from `least` to `most`."""
-    words = (
-        f"a whole number of {least} or more" if most in (INT_MAX, LONG_MAX) else f"a whole number, {least} to {most}"
-    )
-    return Allowed(int, lambda value: least <= value <= most, words)
+
+    def read(text: str) -> int:
+        if "_" in text:
+            raise ValueError(text)  # Python would read it.
+        return int(text)
+
+    return Allowed(read, lambda value: least <= value <= most, f"a whole number, {least} to {most}")
 
 
 def share() -> Allowed:

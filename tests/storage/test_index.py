@@ -371,8 +371,10 @@ def test_a_time_index_is_full_one_entry_early(disk: Disk) -> None:
 
 def test_the_room_for_the_last_entry_is_not_taken_by_another(disk: Disk) -> None:
     index = time_index(disk, 3 * 12)
-    for timestamp, relative in ((100, 1), (200, 4), (300, 6)):
+    for timestamp, relative in ((100, 1), (200, 4)):
         index.maybe_append(timestamp, BASE + relative)
+    with pytest.raises(IndexFullError):
+        index.maybe_append(300, BASE + 6)
     assert times(index) == [(100, 1), (200, 4)]
 
 

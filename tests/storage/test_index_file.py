@@ -204,7 +204,10 @@ def test_a_tail_of_zeros_is_cut(disk: Disk, count: int, zeros: int) -> None:
     index = IndexFile(disk.files, disk.path("index"), ENTRY, KEY)
     index.open(file.size(), LARGE)
     index.cut_zero_tail()
-    assert index.count == count
+    if (count, zeros) == (0, 1):
+        # A single entry may be a true one: the first offset, at the beginning of time.
+        entries = bytes(ENTRY.size)
+    assert index.count * ENTRY.size == len(entries)
     assert file_content(disk) == entries
 
 

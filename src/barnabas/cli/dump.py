@@ -11,6 +11,7 @@ import os
 import sys
 from collections.abc import Callable, Iterator
 from datetime import UTC, datetime
+from struct import Struct
 from typing import Any
 
 from barnabas.records.batch import CODEC_MASK, MAGIC, BatchHeader, CorruptRecordError
@@ -25,17 +26,22 @@ from barnabas.storage.checkpoint import (
     PARTITION_METADATA,
     CheckpointError,
     encode_topic_id,
-    read_epochs,
-    read_offsets,
+    iterate_epochs,
+    iterate_offsets,
+    iterate_properties,
     read_partition_metadata,
-    read_properties,
 )
 from barnabas.storage.files import Files, OsFiles, read_whole
 from barnabas.storage.index import OFFSET_ENTRY, TIME_ENTRY, CorruptIndexError, check_length
 from barnabas.storage.producers import CorruptSnapshotError, decode_snapshot
-from barnabas.storage.transaction_index import TransactionIndex
+from barnabas.storage.transaction_index import decode_aborted
 
 Row = dict[str, Any]
+
+
+class RecordRow(Row):
+    """A record, which belongs to the batch before it."""
+
 
 PASSING_SUFFIXES = (".deleted", ".cleaned", ".swap")
 
@@ -60,27 +66,39 @@ def configure(parser: argparse.ArgumentParser) -> None:
 
 def run(arguments: argparse.Namespace) -> int:
     """Print every file; the exit code is 1 when one of them is missing or damaged."""
-    exit_code = 0
     files = OsFiles()
+    complaints = 0
     for path in arguments.files:
         if not arguments.json:
             print(path)
-        try:
-            for row in rows_of(files, path, with_records=arguments.records):
-                print(json.dumps({"file": path, **row}) if arguments.json else "  " + as_text(row))
-        except (CorruptLogError, CorruptIndexError, CheckpointError) as error:
-            exit_code = _complain(str(error))
-        except (CorruptSnapshotError, UnknownFileError) as error:
-            exit_code = _complain(f"{path}: {error}")
-        except OSError as error:
-            exit_code = _complain(f"{path}: {error.strerror}")
-    return exit_code
+        row: Row | str | None = None
+        for row in _until_damage(rows_of(files, path, with_records=arguments.records), path):
+            if isinstance(row, str):
+                complaints += 1
+                sys.stdout.flush()
+                print(f"barnabas dump: {row}", file=sys.stderr)
+            else:
+                print(json.dumps({"file": path, **row}) if arguments.json else as_text(row))
+        if row is None and not arguments.json:
+            print("  (nothing)")
+    return 1 if complaints else 0
 
 
-def _complain(sentence: str) -> int:
-    sys.stdout.flush()
-    print(f"barnabas dump: {sentence}", file=sys.stderr)
-    return 1
+def _until_damage(rows: Iterator[Row], path: str) -> Iterator[Row | str]:
+    """Yield the rows, and at the end the sentence that says why there are no more, where that is not the file's end.
+
+    Only reading is guarded here: an error of the output is not one of the file.
+    """
+    try:
+        yield from rows
+    except (CorruptLogError, CorruptIndexError, CheckpointError) as error:
+        yield str(error)
+    except CorruptSnapshotError as error:
+        yield f"{path}, position 0: {error}"
+    except UnknownFileError as error:
+        yield f"{path}: {error}"
+    except OSError as error:
+        yield f"{path}: {error.strerror}"
 
 
 class UnknownFileError(Exception):
@@ -89,11 +107,14 @@ class UnknownFileError(Exception):
 
 def rows_of(files: Files, path: str, *, with_records: bool) -> Iterator[Row]:
     """Yield the entries of a file, whatever kind it is of."""
+    if os.path.isdir(path):
+        raise UnknownFileError("this is a folder; name the files in it, or check it with `barnabas verify`")
     name = os.path.basename(path)
     for suffix in PASSING_SUFFIXES:
         name = name.removesuffix(suffix)
     if name.endswith(".log"):
-        return _log_rows(files, path, with_records)
+        yield from _log_rows(files, path, with_records)
+        return
     kinds: dict[str, Callable[[Files, str], Iterator[Row]]] = {
         ".index": _offset_index_rows,
         ".timeindex": _time_index_rows,
@@ -106,20 +127,46 @@ def rows_of(files: Files, path: str, *, with_records: bool) -> Iterator[Row]:
     }
     for ending, rows in kinds.items():
         if name.endswith(ending):
-            return rows(files, path)
+            yield from rows(files, path)
+            return
     known = ", ".join([".log", *kinds])
-    raise UnknownFileError(f"what is in it is told by the name, which should end in one of {known}")
+    raise UnknownFileError(f"the name does not say what is in the file; it should end in one of {known}")
 
 
 def as_text(row: Row) -> str:
-    """Return an entry as `name value` pairs for people; what is false or absent is left out."""
+    """Return an entry as an indented line of `name value` pairs for people; what is false is left out."""
+    indentation = "    " if isinstance(row, RecordRow) else "  "
     words = []
     for name, value in row.items():
         if value is True:
             words.append(name)
-        elif value is not False and value is not None:
-            words.append(f"{name} {_readable_time(value)}" if name.endswith("timestamp") else f"{name} {value}")
-    return "  ".join(words)
+        elif name.endswith("timestamp"):
+            words.append(f"{name} {_readable_time(value)}")
+        elif value is not False:
+            words.append(f"{name} {_readable(name, value)}")
+    return indentation + "  ".join(words)
+
+
+def _readable(name: str, value: Any) -> str:
+    """Return a value on one line; what clients wrote is quoted, so that it can not be taken for something else."""
+    if value is None:
+        return "null"
+    if name == "headers":
+        return "{" + ", ".join(": ".join(_readable_part(*part) for part in header.items()) for header in value) + "}"
+    if name in ("key", "value"):
+        return '"' + "".join(map(_readable_character, value)) + '"'
+    return str(value)
+
+
+def _readable_part(name: str, value: Any) -> str:
+    return f"base64 {value}" if name.endswith("_base64") else _readable(name, value)
+
+
+def _readable_character(character: str) -> str:
+    if character in '"\\':
+        return "\\" + character
+    # A line break would look like an entry, and an escape sequence would be obeyed by the terminal.
+    return character if character.isprintable() else character.encode("unicode_escape").decode()
 
 
 def _readable_time(timestamp: int) -> str:
@@ -127,8 +174,8 @@ def _readable_time(timestamp: int) -> str:
         return "none"
     try:
         moment = datetime.fromtimestamp(timestamp / 1000, UTC)
-    except (ValueError, OverflowError):
-        return str(timestamp)
+    except (ValueError, OverflowError, OSError):
+        return str(timestamp)  # A time after the year 9999.
     return f"{timestamp} ({moment.isoformat(timespec='milliseconds').replace('+00:00', 'Z')})"
 
 
@@ -149,7 +196,7 @@ def _log_rows(files: Files, path: str, with_records: bool) -> Iterator[Row]:
             if with_records:
                 try:
                     for record in records_of(view, batch, DECOMPRESSED_BYTES_MAX):
-                        yield _record_row(record, batch)
+                        yield RecordRow(_record_row(record, batch))
                 except CorruptRecordError as error:
                     raise CorruptLogError(path, position + error.position, error.reason) from None
     finally:
@@ -207,22 +254,28 @@ def _bytes_field(name: str, data: bytes | None) -> Row:
 
 
 def _offset_index_rows(files: Files, path: str) -> Iterator[Row]:
-    data = read_whole(files, path)
-    check_length(path, len(data), OFFSET_ENTRY)
-    for relative, position in OFFSET_ENTRY.iter_unpack(data):
-        yield {"offset": _base_offset(path) + relative, "position": position}
+    base_offset = _base_offset(path)
+    for relative, position in _index_entries(files, path, OFFSET_ENTRY):
+        yield {"offset": base_offset + relative, "position": position}
 
 
 def _time_index_rows(files: Files, path: str) -> Iterator[Row]:
+    base_offset = _base_offset(path)
+    for timestamp, relative in _index_entries(files, path, TIME_ENTRY):
+        yield {"timestamp": timestamp, "offset": base_offset + relative}
+
+
+def _index_entries(files: Files, path: str, entry: Struct) -> Iterator[tuple[int, ...]]:
     data = read_whole(files, path)
-    check_length(path, len(data), TIME_ENTRY)
-    for timestamp, relative in TIME_ENTRY.iter_unpack(data):
-        yield {"timestamp": timestamp, "offset": _base_offset(path) + relative}
+    size = len(data)
+    # Kafka allocates its index files in full; the zeros that are left after a crash are no entries.
+    used = -(-len(data.rstrip(b"\0")) // entry.size) * entry.size
+    yield from entry.iter_unpack(data[: min(used, size - size % entry.size)])
+    check_length(path, size, entry)
 
 
 def _transaction_index_rows(files: Files, path: str) -> Iterator[Row]:
-    files.open(path).close()  # A file that is not there is an error here, and an empty index elsewhere.
-    for aborted in TransactionIndex(files, path, _base_offset(path)).entries():
+    for aborted in decode_aborted(read_whole(files, path), path, _base_offset(path)):
         yield aborted._asdict()
 
 
@@ -243,13 +296,13 @@ def _snapshot_rows(files: Files, path: str) -> Iterator[Row]:
 
 def _checkpoint_rows(files: Files, path: str) -> Iterator[Row]:
     files.open(path).close()
-    for (topic, partition), offset in read_offsets(files, path).items():
+    for (topic, partition), offset in iterate_offsets(files, path):
         yield {"topic": topic, "partition": partition, "offset": offset}
 
 
 def _epoch_rows(files: Files, path: str) -> Iterator[Row]:
     files.open(path).close()
-    for epoch, start_offset in read_epochs(files, path):
+    for epoch, start_offset in iterate_epochs(files, path):
         yield {"leader_epoch": epoch, "start_offset": start_offset}
 
 
@@ -262,5 +315,5 @@ def _partition_metadata_rows(files: Files, path: str) -> Iterator[Row]:
 
 def _property_rows(files: Files, path: str) -> Iterator[Row]:
     files.open(path).close()
-    for name, value in read_properties(files, path).items():
+    for name, value in iterate_properties(files, path):
         yield {"name": name, "value": value}

@@ -2,6 +2,8 @@
 
 import argparse
 import importlib
+import io
+import os
 import sys
 from collections.abc import Sequence
 
@@ -34,14 +36,28 @@ def main(words: Sequence[str] | None = None) -> int:
         if name in words[:1]:
             importlib.import_module(f"barnabas.cli.{name}").configure(command)
     arguments = parser.parse_args(words)
+    if isinstance(sys.stdout, io.TextIOWrapper):
+        # What can not be shown in the terminal's encoding is shown as an escape, instead of ending the command.
+        sys.stdout.reconfigure(errors="backslashreplace")
     try:
-        return int(importlib.import_module(f"barnabas.cli.{arguments.command}").run(arguments))
+        exit_code = int(importlib.import_module(f"barnabas.cli.{arguments.command}").run(arguments))
+        print(end="", flush=True)  # An error of the output is to be met here.
+        return exit_code
     except KeyboardInterrupt:
         return 130
     except BrokenPipeError:
-        # Whoever read our output has seen enough; closing stderr keeps the interpreter from complaining at exit.
-        sys.stderr.close()
+        # Whoever read our output has seen enough.
+        _drop_output()
         return 0
+    except OSError as error:
+        _drop_output()
+        print(f"barnabas {arguments.command}: {error}", file=sys.stderr)
+        return 1
+
+
+def _drop_output() -> None:
+    """Let what is still buffered go nowhere, because the interpreter would fail once more when it exits."""
+    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
 if __name__ == "__main__":

@@ -1,6 +1,7 @@
 """`barnabas verify DIR...`: checks log directories, or folders of single partitions, and changes nothing."""
 
 import argparse
+import contextlib
 import json
 import os
 import sys
@@ -9,7 +10,8 @@ from dataclasses import dataclass, field
 from barnabas.cli.progress import Progress
 from barnabas.model import TopicPartition
 from barnabas.storage.files import Files, OsFiles
-from barnabas.storage.log_directory import parse_folder
+from barnabas.storage.log_directory import FolderKind, parse_folder
+from barnabas.storage.segment import LOG_SUFFIX
 from barnabas.storage.verifier import (
     Fault,
     Report,
@@ -21,7 +23,8 @@ from barnabas.storage.verifier import (
 
 DESCRIPTION = """\
 Check every batch, record, index, snapshot and checkpoint of log directories, Kafka's or ours. Nothing is changed.
-The exit code is 0 when all is well, and 1 when a fault was found; each is a line with path, position and reason.
+Each fault is a line with path, position and reason. The exit code is 0 when there is none, 1 when there is one, and 2
+when there was nothing to check.
 After a crash, the torn end of a log is such a fault: the next start of the broker cuts it off."""
 EXAMPLES = """\
 examples:
@@ -64,7 +67,8 @@ def run(arguments: argparse.Namespace) -> int:
     paths = [os.path.abspath(path) for path in arguments.directories]
     missing = [path for path in paths if not os.path.isdir(path)]
     if missing:
-        print(f"barnabas verify: {missing[0]} is not a folder", file=sys.stderr)
+        for path in missing:
+            print(f"barnabas verify: {path} is not a folder", file=sys.stderr)
         return 2
     progress = Progress("verify", sum(map(_log_bytes, paths)))
     for path in paths:
@@ -77,7 +81,11 @@ def run(arguments: argparse.Namespace) -> int:
 def _log_bytes(path: str) -> int:
     total = 0
     for folder, _, names in os.walk(path):
-        total += sum(os.path.getsize(os.path.join(folder, name)) for name in names if name.endswith(".log"))
+        for name in names:
+            if name.endswith(LOG_SUFFIX):
+                # A file may be gone by now, when a broker is at work; that is noticed when it is to be read.
+                with contextlib.suppress(OSError):
+                    total += os.path.getsize(os.path.join(folder, name))
     return total
 
 
@@ -87,15 +95,23 @@ def _verify(files: Files, path: str, summary: Summary, progress: Progress, repor
     is_clean = was_shut_down_cleanly(files, path)
     for folder in folders:
         summary.partitions += 1
-        for seen in verify_partition(files, folder, report, expect_indexes=is_clean):
-            summary.segments += 1
-            summary.batches += seen.batches
-            summary.records += seen.records
-            summary.bytes += seen.size
-            progress.advance(seen.size, os.path.relpath(seen.path, path))
-            partition = parse_folder(os.path.basename(folder))
-            if partition is not None:
-                ends[partition.partition] = seen.next_offset
+        partition = parse_folder(os.path.basename(folder))
+        is_known, next_offset = False, 0
+        try:
+            for seen in verify_partition(files, folder, report, expect_indexes=is_clean):
+                summary.segments += 1
+                summary.batches += seen.batches
+                summary.records += seen.records
+                summary.bytes += seen.size
+                progress.advance(seen.size, os.path.relpath(seen.path, path))
+                is_known = seen.is_complete
+                next_offset = seen.next_offset
+        except OSError as error:
+            report(Fault(error.filename or folder, 0, f"the file can not be read: {error.strerror}"))
+            is_known = False
+        # Where a log ends is not known behind damage, and then no checkpoint can be wrong about it.
+        if is_known and partition is not None and partition.kind is FolderKind.CURRENT:
+            ends[partition.partition] = next_offset
     if folders != [path]:
         verify_checkpoints(files, path, ends, report)
 
@@ -113,8 +129,12 @@ def _print_summary(summary: Summary, seconds: float, as_json: bool) -> None:
     if as_json:
         print(json.dumps({"summary": counts}))
         return
-    print(
-        f"{counts['partitions']:,} partitions, {counts['segments']:,} segments, {counts['batches']:,} batches,"
-        f" {counts['records']:,} records, {summary.bytes / 1e6:,.1f} MB in {seconds:.1f} s:"
-        f" {counts['faults'] or 'no'} fault{'' if counts['faults'] == 1 else 's'}"
-    )
+    words = [_counted(counts[name], name) for name in ("partitions", "segments", "batches", "records")]
+    faults = _counted(counts["faults"], "faults") if summary.faults else "no faults"
+    print(f"{', '.join(words)}, {summary.bytes / 1e6:,.1f} MB in {seconds:.1f} s: {faults}")
+
+
+def _counted(count: float, plural: str) -> str:
+    """Return a number and what it counts: 1 batch, 2 batches."""
+    singular = plural.removesuffix("es") if plural == "batches" else plural.removesuffix("s")
+    return f"{count:,} {singular if count == 1 else plural}"

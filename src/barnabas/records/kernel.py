@@ -237,7 +237,7 @@ def check_records(
     with cython.nogil:
         while index < count:
             start = position
-            value, position = _read_length(records, position, size)
+            value, position = _read_length(records, start, size)
             if position < 0:
                 fault = value
                 break
@@ -253,6 +253,9 @@ def check_records(
             fault, position, null_key = _skip_payload(records, position, end)
             if fault != _FINE:
                 break
+            # It is the same number, but known as soon as the length was read: the processor can begin with the next
+            # record while it is still busy with the fields of this one.
+            position = end
             if offset_delta <= previous or (dense and offset_delta != index):
                 fault = _OFFSET_ORDER
                 break

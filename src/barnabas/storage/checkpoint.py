@@ -59,9 +59,12 @@ def _read_text(files: Files, path: str) -> str:
 
 def _read_table(files: Files, path: str, columns: int) -> Iterator[tuple[int, list[str]]]:
     """Yield line number and words of every entry."""
-    lines = _read_text(files, path).splitlines()
+    text = _read_text(files, path)
+    lines = text.splitlines()
     if not lines:
         return
+    if not text.endswith("\n"):
+        raise CheckpointError(path, len(lines), "the last line is cut off")
     if lines[0].strip() != VERSION:
         raise CheckpointError(path, 1, f"the version is {lines[0]!r}, but only {VERSION} is known")
     if len(lines) < 2 or not lines[1].strip().isdecimal():
@@ -88,15 +91,18 @@ def _number(path: str, line: int, word: str) -> int:
         raise CheckpointError(path, line, f"{word!r} is not a number") from None
 
 
-def read_offsets(files: Files, path: str) -> dict[TopicPartition, int]:
-    """Return the offset of every partition in a checkpoint."""
-    offsets = {}
+def iterate_offsets(files: Files, path: str) -> Iterator[tuple[TopicPartition, int]]:
+    """Yield partition and offset of every entry of a checkpoint, up to the first that is bad."""
     for line, (topic, partition, offset) in _read_table(files, path, 3):
         value = _number(path, line, offset)
         if value < 0:
             raise CheckpointError(path, line, f"{value} is not an offset")
-        offsets[TopicPartition(topic, _number(path, line, partition))] = value
-    return offsets
+        yield TopicPartition(topic, _number(path, line, partition)), value
+
+
+def read_offsets(files: Files, path: str) -> dict[TopicPartition, int]:
+    """Return the offset of every partition in a checkpoint."""
+    return dict(iterate_offsets(files, path))
 
 
 def write_offsets(files: Files, path: str, offsets: Mapping[TopicPartition, int]) -> None:
@@ -104,12 +110,15 @@ def write_offsets(files: Files, path: str, offsets: Mapping[TopicPartition, int]
     _write_table(files, path, [(*partition, offset) for partition, offset in sorted(offsets.items())])
 
 
+def iterate_epochs(files: Files, path: str) -> Iterator[tuple[int, int]]:
+    """Yield leader epoch and start offset of every entry, up to the first that is bad."""
+    for line, (epoch, offset) in _read_table(files, path, 2):
+        yield _number(path, line, epoch), _number(path, line, offset)
+
+
 def read_epochs(files: Files, path: str) -> list[tuple[int, int]]:
     """Return (leader epoch, start offset) in the order of the file."""
-    return [
-        (_number(path, line, epoch), _number(path, line, offset))
-        for line, (epoch, offset) in _read_table(files, path, 2)
-    ]
+    return list(iterate_epochs(files, path))
 
 
 def write_epochs(files: Files, path: str, epochs: Sequence[tuple[int, int]], *, durable: bool) -> None:
@@ -124,9 +133,12 @@ def encode_topic_id(topic_id: UUID) -> str:
 
 def decode_topic_id(text: str) -> UUID:
     """Return the topic id that 22 characters stand for; raises ValueError."""
-    data = base64.b64decode(text.encode() + b"==", altchars=b"-_", validate=True)
+    try:
+        data = base64.b64decode(text.encode() + b"==", altchars=b"-_", validate=True)
+    except ValueError:
+        data = b""
     if len(text) != 22 or len(data) != 16:
-        raise ValueError(f"{text!r} is not a topic id")
+        raise ValueError(f"{text!r} is not a topic id, which has 22 letters, digits, - and _")
     return UUID(bytes=data)
 
 
@@ -153,9 +165,8 @@ def write_partition_metadata(files: Files, path: str, topic_id: UUID) -> None:
     write_whole(files, path, f"version: {VERSION}\ntopic_id: {encode_topic_id(topic_id)}".encode())
 
 
-def read_properties(files: Files, path: str) -> dict[str, str]:
-    """Return what a meta.properties says; empty where there is none."""
-    properties = {}
+def iterate_properties(files: Files, path: str) -> Iterator[tuple[str, str]]:
+    """Yield name and value of every line of a meta.properties, up to the first that is bad."""
     for number, line in enumerate(_read_text(files, path).splitlines(), 1):
         stripped = line.strip()
         if not stripped or stripped[0] in "#!":
@@ -163,8 +174,12 @@ def read_properties(files: Files, path: str) -> dict[str, str]:
         name, separator, value = stripped.partition("=")
         if not separator:
             raise CheckpointError(path, number, f"{line!r} is not of the form name=value")
-        properties[name.strip()] = value.strip()
-    return properties
+        yield name.strip(), value.strip()
+
+
+def read_properties(files: Files, path: str) -> dict[str, str]:
+    """Return what a meta.properties says; empty where there is none."""
+    return dict(iterate_properties(files, path))
 
 
 def write_properties(files: Files, path: str, properties: Mapping[str, str]) -> None:

@@ -224,7 +224,7 @@ class OsDirectoryLock:
             self._descriptor = os.open(os.path.join(directory, LOCK_FILE), os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
             try:
                 fcntl.lockf(self._descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            except OSError:
+            except (BlockingIOError, PermissionError):  # What POSIX lets a lock say that somebody else holds.
                 os.close(self._descriptor)
                 raise DirectoryLockedError(directory, _lock_holder(directory)) from None
             self._held[self._key] = self
@@ -239,11 +239,12 @@ class OsDirectoryLock:
 
 def _lock_holder(directory: str) -> str:
     # The kernel lists who waits for and holds which inode; the pid is all that can be told of a foreign process.
-    inode = os.stat(os.path.join(directory, LOCK_FILE)).st_ino
+    found = os.stat(os.path.join(directory, LOCK_FILE))
+    inode = f"{os.major(found.st_dev):02x}:{os.minor(found.st_dev):02x}:{found.st_ino}"
     with contextlib.suppress(OSError), open("/proc/locks", encoding="ascii") as locks:
         for line in locks:
             words = line.split()
-            if len(words) > 5 and words[5].rsplit(":", 1)[-1] == str(inode):
+            if len(words) > 5 and words[5] == inode:
                 return f"process {words[4]}"
     return "another process"
 
@@ -272,8 +273,13 @@ class OsFiles:
             for entry in found:
                 if entry.is_dir():
                     yield Entry(entry.name, True, 0)
-                else:
-                    yield Entry(entry.name, False, entry.stat(follow_symlinks=True).st_size)
+                    continue
+                # A file that was just removed, or a link to nowhere, is no reason not to see the others.
+                try:
+                    size = entry.stat().st_size
+                except FileNotFoundError:
+                    continue
+                yield Entry(entry.name, False, size)
 
     def exists(self, path: str) -> bool:
         """Tell whether there is a file or folder of that name."""

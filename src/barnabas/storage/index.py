@@ -12,7 +12,7 @@ from typing import NamedTuple
 
 from barnabas.model import NO_TIMESTAMP, TimestampOffset
 from barnabas.storage.files import Files
-from barnabas.storage.index_file import IndexFile
+from barnabas.storage.index_file import IndexFile, IndexFullError
 
 # An entry of the offset index, both numbers big-endian. With a base offset of 50, a batch that ends at offset 55 and
 # starts at byte 4,301 is stored as (5, 4301).
@@ -85,9 +85,14 @@ class OffsetIndex:
         return self._entries.count
 
     @property
+    def room(self) -> int:
+        """How many more entries fit."""
+        return self._entries.count_max - self._entries.count
+
+    @property
     def is_full(self) -> bool:
         """Whether the next entry would be one too many."""
-        return self._entries.count >= self._entries.count_max
+        return self.room <= 0
 
     def open(self, size_bytes: int, size_bytes_max: int) -> None:
         """Take over a file of `size_bytes`; it is empty where there is none yet."""
@@ -102,7 +107,7 @@ class OffsetIndex:
 
     def append(self, offset: int, position: int) -> None:
         """Add the last offset of a batch and the position at which the batch starts."""
-        if self._entries.count and offset <= self.last_offset:
+        if offset < self.base_offset or (self._entries.count and offset <= self.last_offset):
             message = f"{self.path}: offset {offset} does not lie after the last one, {self.last_offset}"
             raise InvalidOffsetError(message)
         self._entries.append(OFFSET_ENTRY.pack(offset - self.base_offset, position))
@@ -121,7 +126,7 @@ class OffsetIndex:
     def fetch_upper_bound(self, fetched: OffsetPosition, size_bytes: int) -> OffsetPosition | None:
         """Return the first entry at or past the end of what was fetched, or None when the index ends before."""
         end = fetched.position + size_bytes
-        low, high = self._entries.last_at_most(fetched.offset - self.base_offset) + 1, self._entries.count
+        low, high = max(0, self._entries.last_at_most(fetched.offset - self.base_offset)), self._entries.count
         while low < high:
             middle = (low + high) >> 1
             if self._entries.at(middle)[1] < end:
@@ -198,9 +203,14 @@ class TimeIndex:
         return self._entries.count
 
     @property
+    def room(self) -> int:
+        """How many more entries fit, apart from the one that closes the segment."""
+        return self._entries.count_max - 1 - self._entries.count
+
+    @property
     def is_full(self) -> bool:
         """Whether only the room for the entry that closes the segment is left."""
-        return self._entries.count >= self._entries.count_max - 1
+        return self.room <= 0
 
     def open(self, size_bytes: int, size_bytes_max: int) -> None:
         """Take over a file of `size_bytes`; it is empty where there is none yet."""
@@ -228,7 +238,7 @@ class TimeIndex:
         if timestamp <= self.last.timestamp or timestamp == NO_TIMESTAMP:
             return
         if self.is_full and not skip_full_check:
-            return
+            raise IndexFullError(f"{self.path} is full with {self._entries.count} entries")
         self._entries.append(TIME_ENTRY.pack(timestamp, offset - self.base_offset))
         self.last = TimestampOffset(timestamp, offset)
 

@@ -29,7 +29,19 @@ class IndexFullError(Exception):
 class IndexFile:
     """Sorted entries of one size, appended at the end and searched by their key."""
 
-    __slots__ = ("_files", "_map", "_tail", "_tail_slot", "_written", "count", "count_max", "entry", "key", "path")
+    __slots__ = (
+        "_file_end",
+        "_files",
+        "_map",
+        "_tail",
+        "_tail_slot",
+        "_written",
+        "count",
+        "count_max",
+        "entry",
+        "key",
+        "path",
+    )
 
     def __init__(self, files: Files, path: str, entry: Struct, key: Struct) -> None:
         self._files = files
@@ -43,11 +55,13 @@ class IndexFile:
         self._tail = bytearray()
         self._tail_slot = 0
         self._written = 0
+        # Invariant: the file has no byte past this slot. It lies past `_written` after a write that failed halfway.
+        self._file_end = 0
 
     def open(self, size_bytes: int, size_bytes_max: int) -> None:
         """Take over the entries of the file that is there, `size_bytes` long."""
         self.resize(size_bytes_max)
-        self.count = self._tail_slot = self._written = size_bytes // self.entry.size
+        self.count = self._tail_slot = self._written = self._file_end = size_bytes // self.entry.size
         self._tail.clear()
         self._map = None
 
@@ -78,6 +92,7 @@ class IndexFile:
         try:
             waiting = self._tail[(self._written - self._tail_slot) * self.entry.size :]
             if waiting:
+                self._file_end = self.count
                 file.write_at(waiting, self._written * self.entry.size)
             if sync:
                 file.sync()
@@ -129,13 +144,14 @@ class IndexFile:
         """Keep the first `count` entries."""
         if count >= self.count:
             return
-        if count < self._written:
+        if count < self._file_end:
             file = self._files.open(self.path, writable=True)
             try:
                 file.truncate(count * self.entry.size)
             finally:
                 file.close()
-            self._written = count
+            self._file_end = count
+            self._written = min(self._written, count)
         del self._tail[max(0, count - self._tail_slot) * self.entry.size :]
         self._tail_slot = min(self._tail_slot, count)
         self.count = count
@@ -164,7 +180,8 @@ class IndexFile:
         """Drop the zeros that Kafka leaves after a crash, because it allocates its index files in full."""
         zero = bytes(self.entry.size)
         count = self.count
-        if count == 0 or self.entry.pack(*self.at(count - 1)) != zero:
+        # A single entry of zeros may be a true one: the first offset, at the beginning of time.
+        if count < 2 or self.entry.pack(*self.at(count - 1)) != zero:
             return
         low, high = 0, count - 1
         # Entries that are not zero are sorted before those that are, so the border can be searched for.

@@ -10,8 +10,8 @@ flush of the log: until then the batches behind the recovery point, which carry 
 import os
 
 from barnabas.model import NO_LEADER_EPOCH, NO_OFFSET
-from barnabas.storage.checkpoint import LEADER_EPOCH_CHECKPOINT, read_epochs, write_epochs
-from barnabas.storage.files import Files
+from barnabas.storage.checkpoint import LEADER_EPOCH_CHECKPOINT, CheckpointError, read_epochs, write_epochs
+from barnabas.storage.files import Files, read_whole
 
 
 class LeaderEpochs:
@@ -26,6 +26,9 @@ class LeaderEpochs:
 
     def load(self) -> None:
         """Read the file; raises CheckpointError when it is damaged."""
+        if self._files.exists(self._path) and not read_whole(self._files, self._path):
+            # The name was durable before the bytes; nobody writes an empty file.
+            raise CheckpointError(self._path, 1, "the file is empty")
         for epoch, start_offset in read_epochs(self._files, self._path):
             self._add(epoch, start_offset)
 

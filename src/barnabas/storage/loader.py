@@ -8,7 +8,8 @@
 After a clean stop the files are trusted, and opening costs a few system calls a segment.
 
 Rule 1: opening twice gives the same log, and the second time changes nothing.
-Rule 2: a segment that recovery cuts short is the last one; those after it would leave a hole and are removed.
+Rule 2: a damaged segment that recovery cuts short is the last one; those after it would leave a hole and are removed.
+A hole without damage is reported and kept: compaction makes such holes, and what lies behind them is good.
 Rule 3: files that are not ours are left alone.
 """
 
@@ -28,6 +29,8 @@ from barnabas.storage.producer_replay import (
     remove_snapshots_after,
     replay,
     restore_snapshot,
+    snapshot_offsets,
+    snapshot_path,
 )
 from barnabas.storage.producers import ProducerStateManager
 from barnabas.storage.recovery import recover_segment
@@ -102,8 +105,8 @@ class _Loader:
         if not epochs_are_good:
             self._rebuild_epochs()
         remove_snapshots_after(self._files, self._options.directory, log_end_offset)
-        self._leader_epochs.truncate_from_end(log_end_offset)
         self._leader_epochs.truncate_from_start(log_start_offset)
+        self._leader_epochs.truncate_from_end(log_end_offset)
         if self._producers is None:
             self._producers = rebuild_producers(
                 self._files, self._options.directory, self._segments, log_end_offset, log_start_offset
@@ -219,7 +222,8 @@ class _Loader:
 
     def _recover(self, damaged: list[LogSegment]) -> None:
         if not self._last_known.had_clean_shutdown and len(self._segments):
-            untrusted = self._segments.from_offset(self._last_known.recovery_point)
+            # The one that ends there may have been sealed since, without its indexes having been flushed.
+            untrusted = self._segments.from_offset(self._last_known.recovery_point - 1)
             self._recover_run([s for s in damaged if s not in untrusted])
             self._recover_from(untrusted)
         else:
@@ -231,6 +235,7 @@ class _Loader:
         for segment in damaged:
             if segment.base_offset in self._segments:
                 self._recover_from([segment])
+                segment.flush()  # It is trusted from here on, and no later flush comes by it.
 
     def _recover_from(self, run: list[LogSegment]) -> None:
         """Recover neighbouring segments, with the producer state as it was at their start."""
@@ -244,10 +249,15 @@ class _Loader:
                 self._options.config.index_interval_bytes,
                 lambda segment, batch, view: self._observe(producers, segment, batch, view),
             )
+            following = self._segments.higher(segment.base_offset)
+            if following is None or following.base_offset <= segment.next_offset():
+                continue  # What was cut off, if anything, was room that had been allocated.
             if cut:
                 self._remove_after(segment)
                 last = segment
                 break
+            missing = f"offsets {segment.next_offset()} to {following.base_offset - 1}"
+            logger.warning("%s lacks %s, by compaction or by a power cut before a flush", segment.path, missing)
         if last is self._segments.last:
             self._producers = producers
 
@@ -307,6 +317,8 @@ class _Loader:
         for segment in reversed(list(self._segments)):
             self._segments.remove(segment)
             segment.delete()
+        for snapshot in snapshot_offsets(self._files, self._options.directory):
+            self._files.remove(snapshot_path(self._options.directory, snapshot))
         self._producers = ProducerStateManager()
         self._create_first()
         return self._last_known.log_start_offset

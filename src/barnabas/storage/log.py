@@ -15,14 +15,14 @@ Rule 3: what was flushed survives a crash of the machine, what was appended surv
 
 import logging
 import zlib
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from typing import NamedTuple
 
 from barnabas.clock import Clock
 from barnabas.config import LogConfig
 from barnabas.model import NO_OFFSET, NO_TIMESTAMP, LogOffsetMetadata, TimestampOffset
-from barnabas.records.batch import BatchHeader
+from barnabas.records.batch import LOG_APPEND_TIME, LOG_OVERHEAD, BatchHeader
 from barnabas.storage.files import Files
 from barnabas.storage.leader_epochs import LeaderEpochs
 from barnabas.storage.producer_replay import (
@@ -52,9 +52,7 @@ from barnabas.storage.segment import (
 from barnabas.storage.segments import LogSegments
 from barnabas.storage.transaction_index import AbortedTransaction
 from barnabas.storage.validator import (
-    AppendOrigin,
     LeaderStamp,
-    ValidBatches,
     validate_for_follower,
     validate_for_leader,
 )
@@ -134,6 +132,20 @@ class PendingFlush(NamedTuple):
             self.log.sync_directory()
 
 
+def _has_producer(batches: list[BatchHeader]) -> bool:
+    # Almost every append is one batch, and is spared the walk over all of them.
+    return batches[0].producer_id >= 0 or len(batches) > 1
+
+
+def _producer_batches(batches: list[BatchHeader]) -> Iterator[tuple[int, BatchHeader]]:
+    """Yield the batches of idempotent producers, with the position of each in the bytes of all."""
+    position = 0
+    for batch in batches:
+        if batch.producer_id >= 0:
+            yield position, batch
+        position += batch.batch_length + LOG_OVERHEAD
+
+
 class Log:
     """The log of one replica of a partition."""
 
@@ -187,6 +199,8 @@ class Log:
         jitter_ms = zlib.crc32(active.segment.path.encode()) % jitter_ms_max if jitter_ms_max else 0
         # Invariant: the segment is rolled before its records span more time than this.
         self._roll_ms = self.config.segment_ms - jitter_ms
+        # A batch that is not newer than this does not make the segment too old. It is found out when first asked for.
+        self._roll_after = NO_TIMESTAMP - 1
 
     def _open_active(self) -> ActiveSegment:
         return ActiveSegment(self.segments.last, self._segment_options, self.config.index_interval_bytes)
@@ -201,59 +215,51 @@ class Log:
         self,
         records: bytes | bytearray | memoryview,
         leader_epoch: int,
-        origin: AppendOrigin = AppendOrigin.CLIENT,
+        *,
+        is_client: bool = True,
     ) -> LogAppendInfo:
         """Validate batches, give them offsets and append them. A batch that was sent before is not appended again.
 
-        Writable bytes are stamped in place. Raises ApiError with the answer for the client, or OSError from the disk.
+        Writable bytes are stamped in place. What this broker's coordinators write is not from a client. Raises ApiError
+        with the answer for the client, or OSError from the disk.
         """
-        leader = LeaderStamp(self.log_end.message_offset, leader_epoch, self._options.clock.now_ms(), origin)
-        valid = validate_for_leader(records, self.config, leader)
-        if not valid.batches:
+        leader = LeaderStamp(self.log_end.message_offset, leader_epoch, self._options.clock.now_ms(), is_client)
+        data, batches = validate_for_leader(records, self.config, leader)
+        if not batches:
             return self._nothing_appended()
-        for batch in valid.batches:
-            if batch.producer_id >= 0:
-                duplicate = self._check_producer(valid, batch, origin)
+        if _has_producer(batches):
+            for position, batch in _producer_batches(batches):
+                duplicate = self._check_producer(data[position:], batch, is_client)
                 if duplicate is not None:
                     return self._duplicate(duplicate)
         if leader_epoch != self.leader_epochs.latest:
             self.leader_epochs.assign(leader_epoch, leader.next_offset)
-        return self._append(valid)
+        return self._append(data, batches)
 
     def append_as_follower(self, records: bytes | bytearray | memoryview) -> LogAppendInfo:
         """Append batches with the offsets that the leader gave them."""
-        valid = validate_for_follower(records, self.log_end.message_offset)
-        if not valid.batches:
+        data, batches = validate_for_follower(records, self.log_end.message_offset)
+        if not batches:
             return self._nothing_appended()
-        for batch in valid.batches:
-            self._assign_epoch(batch)
-        return self._append(valid)
+        for batch in batches:
+            if batch.leader_epoch > self.leader_epochs.latest:
+                self.leader_epochs.assign(batch.leader_epoch, batch.base_offset)
+        return self._append(data, batches)
 
-    def _assign_epoch(self, batch: BatchHeader) -> None:
-        if batch.leader_epoch > self.leader_epochs.latest:
-            self.leader_epochs.assign(batch.leader_epoch, batch.base_offset)
-
-    def _check_producer(self, valid: ValidBatches, batch: BatchHeader, origin: AppendOrigin) -> BatchMetadata | None:
+    def _check_producer(self, data: memoryview, batch: BatchHeader, is_client: bool) -> BatchMetadata | None:
         if batch.is_control:
-            self.producers.check_marker(batch, read_end_marker(self._batch_data(valid, batch), batch))
+            self.producers.check_marker(batch, read_end_marker(data, batch))
             return None
-        return self.producers.check(batch, is_client=origin is AppendOrigin.CLIENT)
+        return self.producers.check(batch, is_client=is_client)
 
-    @staticmethod
-    def _batch_data(valid: ValidBatches, batch: BatchHeader) -> memoryview:
-        position = 0
-        for other in valid.batches:
-            if other is batch:
-                break
-            position += other.size
-        return memoryview(valid.data)[position : position + batch.size]
-
-    def _append(self, valid: ValidBatches) -> LogAppendInfo:
-        first, last = valid.batches[0], valid.batches[-1]
+    def _append(self, data: memoryview, batches: list[BatchHeader]) -> LogAppendInfo:
+        first, last = batches[0], batches[-1]
         max_timestamp = first.max_timestamp
+        record_count = first.count
         if first is not last:
-            max_timestamp = max(batch.max_timestamp for batch in valid.batches)
-        size = len(valid.data)
+            max_timestamp = max(batch.max_timestamp for batch in batches)
+            record_count = sum(batch.count for batch in batches)
+        size = len(data)
         if size > self.config.segment_bytes:
             message = f"the batches have {size} bytes, but segment.bytes is {self.config.segment_bytes}"
             raise ApiError(ErrorCode.RECORD_LIST_TOO_LARGE, message)
@@ -261,27 +267,27 @@ class Log:
         if self._should_roll(size, max_timestamp, last_offset):
             self.roll(last_offset - RELATIVE_OFFSET_MAX)
         active = self._active
-        active.append(valid.data, valid.batches)
+        active.append(data, batches)
         self._is_touched = True
-        record_count = 0
-        for batch in valid.batches:
-            record_count += batch.count
-            if batch.producer_id >= 0:
-                self._apply(valid, batch)
-        self.log_end = LogOffsetMetadata(last_offset + 1, active.segment.base_offset, active.segment.size)
+        if _has_producer(batches):
+            for position, batch in _producer_batches(batches):
+                self._apply(data[position:], batch, first.base_offset)
+        # What the constructors of NamedTuples do inside, at a third of their price: every append comes by here.
+        end = (last_offset + 1, active.segment.base_offset, active.segment.size)
+        self.log_end = tuple.__new__(LogOffsetMetadata, end)
         if last_offset + 1 - self.recovery_point >= self.config.flush_messages:
             self._flush_due()
-        log_append_time = max_timestamp if first.is_log_append_time else NO_TIMESTAMP
-        return LogAppendInfo(
-            first.base_offset, last_offset, max_timestamp, log_append_time, self.log_start_offset, size, record_count
-        )
+        log_append_time = max_timestamp if first.attributes & LOG_APPEND_TIME else NO_TIMESTAMP
+        start = self.log_start_offset
+        info = (first.base_offset, last_offset, max_timestamp, log_append_time, start, size, record_count, False)
+        return tuple.__new__(LogAppendInfo, info)
 
-    def _apply(self, valid: ValidBatches, batch: BatchHeader) -> None:
+    def _apply(self, data: memoryview, batch: BatchHeader, first_offset: int) -> None:
         try:
-            apply_batch(self.producers, self._active.segment, batch, self._batch_data(valid, batch))
+            apply_batch(self.producers, self._active.segment, batch, data)
         except OSError:
             # A marker without its entry in the transaction index would show aborted records to readers.
-            self._ended_at(self._active.truncate_to(valid.batches[0].base_offset))
+            self._ended_at(self._active.truncate_to(first_offset))
             raise
 
     def _nothing_appended(self) -> LogAppendInfo:
@@ -308,15 +314,19 @@ class Log:
             active.segment.size + size > self.config.segment_bytes
             or last_offset > active.offset_max
             or active.index_writer.is_full
-            or (active.segment.size > 0 and self._waited_ms(max_timestamp) > self._roll_ms)
+            or (max_timestamp > self._roll_after and self._is_old(max_timestamp))
         )
 
-    def _waited_ms(self, max_timestamp: int) -> int:
-        """How much time the segment would span: by the records' timestamps or, without any, by the clock."""
+    def _is_old(self, max_timestamp: int) -> bool:
+        """Tell whether the segment spans too much time: by its records' timestamps or, without any, by the clock."""
+        segment = self._active.segment
+        if segment.size == 0:
+            return False
         first = self._active.rolling_based_timestamp()
         if first >= 0:
-            return max_timestamp - first
-        return self._options.clock.now_ms() - self._active.segment.created_ms
+            self._roll_after = first + self._roll_ms
+            return max_timestamp > self._roll_after
+        return self._options.clock.now_ms() - segment.created_ms > self._roll_ms
 
     def roll(self, base_offset_min: int = 0) -> LogSegment:
         """Seal the active segment and open the next; return the new one.
@@ -382,7 +392,8 @@ class Log:
         """Return what has to be written before the recovery point can move to the log end, or None if nothing."""
         if self.recovery_point >= self.log_end.message_offset and not self._names_changed:
             return None
-        sealed = self.segments.from_offset(self.recovery_point)[:-1]
+        # The segment that ends at the recovery point was flushed while it was active: its indexes were not.
+        sealed = self.segments.from_offset(self.recovery_point - 1)[:-1]
         names_changed, self._names_changed = self._names_changed, False
         return PendingFlush(self, self.log_end.message_offset, sealed, self._active, names_changed)
 
@@ -545,6 +556,8 @@ class Log:
             segment.unpin()
             segment.delete()
         if doomed:
+            # They must be gone for good before the one before them is cut: a crash could bring them back behind a hole.
+            self.sync_directory()
             self._activate(self._open_active())
             self._names_changed = True
         self._is_touched = True
@@ -581,8 +594,9 @@ class Log:
         """Flush, take a snapshot of the producers, and leave the files as a clean start expects them."""
         if self._is_touched:
             self.flush()
-            write_snapshot(self._options.files, self.directory, self.log_end_offset, self.producers, durable=True)
             self._active.close()
+            # This syncs the folder, and so makes the names of the indexes durable as well.
+            write_snapshot(self._options.files, self.directory, self.log_end_offset, self.producers, durable=True)
         self.abandon()
 
     def abandon(self) -> None:

@@ -273,10 +273,14 @@ class LogManager:
                     managed.log.update_config(config)
 
     def truncate_to(self, partition: TopicPartition, offset: int) -> None:
-        """Cut off the end of a log, and let no checkpoint vouch for what is gone before anything is appended."""
+        """Cut off the end of a log; no checkpoint vouches for what is gone, neither before nor after."""
         managed = self.current_logs[partition]
-        managed.log.truncate_to(offset)
+        managed.log.recovery_point = min(managed.log.recovery_point, offset)
         self._write_checkpoint(managed.directory, RECOVERY_POINT_CHECKPOINT)
+        managed.log.truncate_to(offset)
+        if managed.log.recovery_point < offset:
+            # The offset lay inside a batch, which went whole.
+            self._write_checkpoint(managed.directory, RECOVERY_POINT_CHECKPOINT)
 
     def truncate_fully_and_start_at(self, partition: TopicPartition, offset: int) -> None:
         """Drop all records of a log and let it go on at `offset`."""

@@ -272,24 +272,28 @@ class LogSegment:
 class IndexWriter:
     """Keeps the indexes of a segment up with its batches: an entry every `index.interval.bytes`."""
 
-    __slots__ = ("_bytes_since_last_entry", "_segment", "interval_bytes", "is_full")
+    __slots__ = ("_bytes_since_last_entry", "_room", "_segment", "interval_bytes", "is_full")
 
     def __init__(self, segment: LogSegment, interval_bytes: int) -> None:
         self._segment = segment
         self.interval_bytes = interval_bytes
         self._bytes_since_last_entry = 0
-        # Invariant: whether one of the indexes has no room for another entry, so that the segment has to be rolled.
-        self.is_full = self._is_full()
+        # Invariant: whether one of the indexes has no room for another entry, so that the segment has to be rolled;
+        # none is full as long as there is `_room`, which counts the entries that fit into both.
+        self.is_full = False
+        self._room = 0
+        self._measure_room()
 
-    def _is_full(self) -> bool:
-        return self._segment.offset_index.is_full or self._segment.time_index.is_full
+    def _measure_room(self) -> None:
+        self._room = min(self._segment.offset_index.room, self._segment.time_index.room)
+        self.is_full = self._room <= 0
 
     def resize(self, interval_bytes: int, size_bytes_max: int) -> None:
         """Apply changed settings."""
         self.interval_bytes = interval_bytes
         self._segment.offset_index.resize(size_bytes_max)
         self._segment.time_index.resize(size_bytes_max)
-        self.is_full = self._is_full()
+        self._measure_room()
 
     def add(self, batch: BatchHeader, position: int) -> int:
         """Take in the batch that starts at `position`, and return where it ends."""
@@ -299,18 +303,21 @@ class IndexWriter:
         if batch.max_timestamp > segment.largest.timestamp:
             segment.largest = TimestampOffset(batch.max_timestamp, last_offset)
         # One append of many batches can fill the index up; the log rolls before the next append.
-        if self._bytes_since_last_entry > self.interval_bytes and not segment.offset_index.is_full:
+        if self._bytes_since_last_entry > self.interval_bytes and not self.is_full:
             segment.offset_index.append(last_offset, position)
-            segment.time_index.maybe_append(*segment.largest)
+            if segment.largest.timestamp > segment.time_index.last.timestamp:
+                segment.time_index.maybe_append(*segment.largest)
             self._bytes_since_last_entry = 0
-            self.is_full = self._is_full()
+            self._room -= 1
+            if self._room <= 0:
+                self._measure_room()
         self._bytes_since_last_entry += size
         return position + size
 
     def restart(self) -> None:
         """Count from here on, after batches were cut off."""
         self._bytes_since_last_entry = 0
-        self.is_full = self._is_full()
+        self._measure_room()
 
 
 class ActiveSegment:

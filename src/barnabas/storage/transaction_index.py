@@ -8,6 +8,7 @@ their last offsets increase.
     | sion |              |              |              | offset       |
 """
 
+from collections.abc import Iterator
 from struct import Struct
 from typing import NamedTuple
 
@@ -45,7 +46,7 @@ class TransactionIndex:
         """Return all entries; raises CorruptIndexError when the file is damaged."""
         if self._entries is None:
             data = read_whole(self._files, self.path) if self._files.exists(self.path) else b""
-            self._entries = _decode(data, self.path, self.base_offset)
+            self._entries = list(decode_aborted(data, self.path, self.base_offset))
         return self._entries
 
     def append(self, aborted: AbortedTransaction) -> None:
@@ -106,11 +107,11 @@ class TransactionIndex:
         self._files.remove(self.path)
 
 
-def _decode(data: bytes, path: str, base_offset: int) -> list[AbortedTransaction]:
-    check_length(path, len(data), ABORTED_ENTRY)
-    entries: list[AbortedTransaction] = []
+def decode_aborted(data: bytes, path: str, base_offset: int) -> Iterator[AbortedTransaction]:
+    """Yield the entries of a file; raises CorruptIndexError where they can not be right."""
     last_offset = base_offset - 1
-    for slot, (version, *numbers) in enumerate(ABORTED_ENTRY.iter_unpack(data)):
+    whole = len(data) - len(data) % ABORTED_ENTRY.size
+    for slot, (version, *numbers) in enumerate(ABORTED_ENTRY.iter_unpack(data[:whole])):
         position = slot * ABORTED_ENTRY.size
         if version != VERSION:
             raise CorruptIndexError(path, position, f"the entry has version {version}, but only {VERSION} is known")
@@ -119,5 +120,5 @@ def _decode(data: bytes, path: str, base_offset: int) -> list[AbortedTransaction
             reason = f"the entry's last offset {aborted.last_offset} does not lie after {last_offset}"
             raise CorruptIndexError(path, position, reason)
         last_offset = aborted.last_offset
-        entries.append(aborted)
-    return entries
+        yield aborted
+    check_length(path, len(data), ABORTED_ENTRY)

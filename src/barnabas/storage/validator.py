@@ -9,9 +9,7 @@ append is kept.
 Rule 2: an incomplete batch at the end is cut off, because a client or a fetch may send as much as fits.
 """
 
-from enum import Enum
 from struct import Struct
-from typing import NamedTuple
 
 from barnabas.config import LogConfig
 from barnabas.model import NO_TIMESTAMP
@@ -33,6 +31,7 @@ from barnabas.records.batch import (
     CorruptRecordError,
     check_crc,
     check_header,
+    read_stamped_header,
     restamp_crc,
     stamp,
 )
@@ -47,13 +46,6 @@ _ATTRIBUTES = Struct(">h")
 _TIMESTAMP = Struct(">q")
 
 
-class AppendOrigin(Enum):
-    """Who asks for an append, which decides what is checked."""
-
-    CLIENT = "client"
-    COORDINATOR = "coordinator"
-
-
 class OffsetsOutOfOrderError(Exception):
     """A leader sent offsets that this log already has or that go backwards."""
 
@@ -63,25 +55,16 @@ class OffsetsOutOfOrderError(Exception):
         self.expected = expected
 
 
-class ValidBatches(NamedTuple):
-    """Bytes that may be appended as they are, and the headers of the batches in them."""
+class LeaderStamp:
+    """What a leader gives the batches it appends, and who sent them."""
 
-    data: memoryview
-    batches: list[BatchHeader]
+    __slots__ = ("is_client", "leader_epoch", "next_offset", "now_ms")
 
-
-class LeaderStamp(NamedTuple):
-    """What a leader gives the batches it appends."""
-
-    next_offset: int
-    leader_epoch: int
-    now_ms: int
-    origin: AppendOrigin
-
-
-def _writable(records: bytes | bytearray | memoryview) -> memoryview:
-    view = memoryview(records)
-    return memoryview(bytearray(view)) if view.readonly else view
+    def __init__(self, next_offset: int, leader_epoch: int, now_ms: int, is_client: bool) -> None:
+        self.next_offset = next_offset
+        self.leader_epoch = leader_epoch
+        self.now_ms = now_ms
+        self.is_client = is_client
 
 
 def _size_at(data: memoryview, position: int) -> int | None:
@@ -98,18 +81,24 @@ def _size_at(data: memoryview, position: int) -> int | None:
 
 def validate_for_leader(
     records: bytes | bytearray | memoryview, config: LogConfig, leader: LeaderStamp
-) -> ValidBatches:
-    """Check what a client or coordinator sent and stamp offsets, epoch and time into it."""
-    data = _writable(records)
-    if len(data) >= ENTRY_SIZE_MIN and data[MAGIC_POSITION] < MAGIC:
+) -> tuple[memoryview, list[BatchHeader]]:
+    """Check what a client or coordinator sent and stamp offsets, epoch and time into it.
+
+    Returns the bytes to append, in place wherever that is possible, and the headers of the batches in them.
+    """
+    data = memoryview(records)
+    if data.readonly:
+        data = memoryview(bytearray(data))
+    end = len(data)
+    if end >= ENTRY_SIZE_MIN and data[MAGIC_POSITION] < MAGIC:
         data = memoryview(_from_message_set(data, config))
+        end = len(data)
     batches: list[BatchHeader] = []
-    position, end, next_offset = 0, len(data), leader.next_offset
-    while position < end and (size := _size_at(data, position)) is not None:
-        if size > config.max_message_bytes:
-            message = f"the batch has {size} bytes, but max.message.bytes is {config.max_message_bytes}"
-            raise ApiError(ErrorCode.MESSAGE_TOO_LARGE, message)
+    position, next_offset = 0, leader.next_offset
+    while position < end:
         header = _read_header(data, position, next_offset, leader.leader_epoch)
+        if header is None:
+            break
         newest = _check_batch(data, position, header, config, leader)
         if config.compression_type != "producer":
             codec = codec_by_name(config.compression_type)
@@ -122,11 +111,13 @@ def validate_for_leader(
         stamp(data, position, header)
         batches.append(header)
         next_offset += header.last_offset_delta + 1
-        position += size
-    return ValidBatches(data if position == end else data[:position], batches)
+        position += header.batch_length + LOG_OVERHEAD
+    return data[:position], batches
 
 
-def validate_for_follower(records: bytes | bytearray | memoryview, next_offset: int) -> ValidBatches:
+def validate_for_follower(
+    records: bytes | bytearray | memoryview, next_offset: int
+) -> tuple[memoryview, list[BatchHeader]]:
     """Check what a leader sent: it is stored as it is, so checksums must be right and offsets must go up."""
     data = memoryview(records)
     batches: list[BatchHeader] = []
@@ -145,7 +136,7 @@ def validate_for_follower(records: bytes | bytearray | memoryview, next_offset: 
         batches.append(header)
         next_offset = header.last_offset + 1
         position += size
-    return ValidBatches(data[:position], batches)
+    return data[:position], batches
 
 
 def _from_message_set(data: memoryview, config: LogConfig) -> bytearray:
@@ -166,20 +157,27 @@ def _recompressed(data: memoryview, codec: Codec, config: LogConfig) -> bytearra
     position = 0
     while (size := _size_at(data, position)) is not None:
         header = BatchHeader._make(HEADER.unpack_from(data, position))
-        body = _body(data, position, header, config)
+        body = data[position + HEADER_SIZE : position + size]
+        if header.codec:
+            body = _decompressed(body, header, config)
         attributes = header.attributes & ~CODEC_MASK | codec
         changed += seal_batch(header._replace(attributes=attributes), body, level)
         position += size
     return changed
 
 
-def _read_header(data: memoryview, position: int, base_offset: int, leader_epoch: int) -> BatchHeader:
-    """Return the header of the batch at `position` as it will be stored, checked together with its checksum."""
+def _read_header(data: memoryview, position: int, base_offset: int, leader_epoch: int) -> BatchHeader | None:
+    """Return the header of the batch at `position` as it will be stored, or None for one that is cut off.
+
+    It is checked together with the checksum over the batch.
+    """
+    size = _size_at(data, position)
+    if size is None:
+        return None
     try:
-        if len(data) - position < HEADER_SIZE:
+        if size < HEADER_SIZE:
             raise CorruptRecordError("the batch is shorter than its header", position)
-        fields = HEADER.unpack_from(data, position)
-        header = BatchHeader._make((base_offset, fields[1], leader_epoch, *fields[3:]))
+        header = read_stamped_header(data, position, base_offset, leader_epoch)
         check_header(header, position)
         check_crc(data, position, header)
     except CorruptRecordError as error:
@@ -189,9 +187,15 @@ def _read_header(data: memoryview, position: int, base_offset: int, leader_epoch
 
 def _check_batch(data: memoryview, position: int, header: BatchHeader, config: LogConfig, leader: LeaderStamp) -> int:
     """Refuse a batch that is not fit to be stored, by every record of it; return the newest timestamp."""
-    if leader.origin is AppendOrigin.CLIENT:
-        _check_client_batch(header)
-    body = _body(data, position, header, config)
+    end = position + header.batch_length + LOG_OVERHEAD
+    if end - position > config.max_message_bytes:
+        message = f"the batch has {header.size} bytes, but max.message.bytes is {config.max_message_bytes}"
+        raise ApiError(ErrorCode.MESSAGE_TOO_LARGE, message)
+    if leader.is_client and (header.producer_id >= 0 or header.attributes & (CONTROL | TRANSACTIONAL)):
+        _check_producer_fields(header)
+    body = data[position + HEADER_SIZE : end]
+    if header.attributes & CODEC_MASK:
+        body = _decompressed(body, header, config)
     fault, place, oldest, newest, keyless = kernel.check_records(body, header.count, True, header.last_offset_delta)
     if fault:
         message = f"the record at byte {place} of the records {kernel.FAULTS[fault]}"
@@ -205,28 +209,19 @@ def _check_batch(data: memoryview, position: int, header: BatchHeader, config: L
     return newest
 
 
-def _check_client_batch(header: BatchHeader) -> None:
-    if header.attributes & CONTROL:
+def _check_producer_fields(header: BatchHeader) -> None:
+    if header.is_control:
         raise ApiError(ErrorCode.INVALID_RECORD, "only brokers write control batches")
-    if header.count != header.last_offset_delta + 1:
-        message = f"the batch has {header.count} records, but offsets for {header.last_offset_delta + 1}"
-        raise ApiError(ErrorCode.INVALID_RECORD, message)
-    if header.producer_id >= 0:
-        if header.base_sequence < 0 or header.producer_epoch < 0:
-            message = f"a batch of producer {header.producer_id} has no sequence number or no epoch"
-            raise ApiError(ErrorCode.INVALID_RECORD, message)
-    elif header.attributes & TRANSACTIONAL:
+    if header.producer_id < 0:
         raise ApiError(ErrorCode.INVALID_RECORD, "a transactional batch has no producer id")
+    if header.base_sequence < 0 or header.producer_epoch < 0:
+        message = f"a batch of producer {header.producer_id} has no sequence number or no epoch"
+        raise ApiError(ErrorCode.INVALID_RECORD, message)
 
 
-def _body(data: memoryview, position: int, header: BatchHeader, config: LogConfig) -> memoryview:
-    """Return the records of a batch, decompressed."""
-    body = data[position + HEADER_SIZE : position + header.batch_length + LOG_OVERHEAD]
-    codec = header.attributes & CODEC_MASK
-    if not codec:
-        return body
+def _decompressed(body: memoryview, header: BatchHeader, config: LogConfig) -> memoryview:
     try:
-        return memoryview(decompress(Codec(codec), body, config.decompressed_bytes_max))
+        return memoryview(decompress(Codec(header.codec), body, config.decompressed_bytes_max))
     except DecompressionLimitError as error:
         raise ApiError(ErrorCode.MESSAGE_TOO_LARGE, str(error)) from None
     except CodecError as error:

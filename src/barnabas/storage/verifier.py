@@ -43,7 +43,7 @@ from barnabas.storage.segment import (
     TRANSACTION_INDEX_SUFFIX,
     segment_file,
 )
-from barnabas.storage.transaction_index import TransactionIndex
+from barnabas.storage.transaction_index import ABORTED_ENTRY, TransactionIndex
 
 
 class Fault(NamedTuple):
@@ -52,9 +52,11 @@ class Fault(NamedTuple):
     path: str
     position: int
     reason: str
+    unit: str = "position"
+    """What the position counts: "position" for bytes, "line" for lines."""
 
     def __str__(self) -> str:
-        return f"{self.path}, position {self.position}: {self.reason}"
+        return f"{self.path}, {self.unit} {self.position}: {self.reason}"
 
 
 class Verified(NamedTuple):
@@ -65,6 +67,8 @@ class Verified(NamedTuple):
     batches: int
     records: int
     next_offset: int
+    is_complete: bool
+    """Whether the walk came to the end of the file; else the offsets behind the damage are not known."""
 
 
 Report = Callable[[Fault], None]
@@ -125,6 +129,7 @@ class SegmentVerifier:
         size = file.size()
         batches = records = end = 0
         next_offset = self._base_offset
+        is_complete = False
         try:
             for position, batch, view in scan_batches(LogFile(file, path, size)):
                 self._check_offsets(path, position, batch, next_offset)
@@ -134,12 +139,13 @@ class SegmentVerifier:
                 next_offset = batch.last_offset + 1
                 end = position + batch.size
             self._check_rest(end)
+            is_complete = True
         except CorruptLogError as error:
             self._report(Fault(path, error.position, error.reason))
         finally:
             file.close()
-        self._check_transactions(next_offset)
-        return Verified(path, size, batches, records, next_offset)
+        self._check_transactions(next_offset if is_complete else None)
+        return Verified(path, size, batches, records, next_offset, is_complete)
 
     @staticmethod
     def _check_offsets(path: str, position: int, batch: BatchHeader, next_offset: int) -> None:
@@ -189,15 +195,15 @@ class SegmentVerifier:
     def _time_fault(self, reason: str) -> None:
         self._report(Fault(self._path(TIME_INDEX_SUFFIX), self._time_slot * TIME_ENTRY.size, reason))
 
-    def _check_transactions(self, next_offset: int) -> None:
+    def _check_transactions(self, next_offset: int | None) -> None:
         path = self._path(TRANSACTION_INDEX_SUFFIX)
         try:
-            for aborted in TransactionIndex(self._files, path, self._base_offset).entries():
-                if aborted.last_offset >= next_offset:
+            for slot, aborted in enumerate(TransactionIndex(self._files, path, self._base_offset).entries()):
+                if next_offset is not None and aborted.last_offset >= next_offset:
                     reason = (
                         f"a transaction ends at offset {aborted.last_offset}, but the segment ends at {next_offset}"
                     )
-                    self._report(Fault(path, 0, reason))
+                    self._report(Fault(path, slot * ABORTED_ENTRY.size, reason))
         except CorruptIndexError as error:
             self._report(Fault(path, error.position, error.reason))
 
@@ -235,7 +241,7 @@ def _verify_small_files(files: Files, directory: str, report: Report) -> None:
         epochs = read_epochs(files, epochs_path)
     for line, (before, after) in enumerate(pairwise(epochs), 4):
         if after[0] <= before[0] or after[1] <= before[1]:
-            report(Fault(epochs_path, line, f"epoch and offset {after} do not lie after {before}"))
+            report(Fault(epochs_path, line, f"epoch and offset {after} do not lie after {before}", "line"))
 
 
 @contextlib.contextmanager
@@ -244,7 +250,7 @@ def _reporting(report: Report) -> Iterator[None]:
     try:
         yield
     except CheckpointError as error:
-        report(Fault(error.path, error.line, error.reason))
+        report(Fault(error.path, error.line, error.reason, "line"))
 
 
 def partition_folders(files: Files, path: str, report: Report) -> list[str]:
@@ -283,4 +289,4 @@ def verify_checkpoints(files: Files, path: str, ends: Mapping[TopicPartition, in
         for line, (partition, offset) in enumerate(offsets.items(), 3):
             if offset > ends.get(partition, offset):
                 reason = f"{partition} is at offset {offset}, but its log ends at {ends[partition]}"
-                report(Fault(checkpoint, line, reason))
+                report(Fault(checkpoint, line, reason, "line"))

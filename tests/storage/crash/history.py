@@ -19,7 +19,6 @@ from barnabas.storage.loader import LastKnown, load_log
 from barnabas.storage.log import Log, LogOptions
 from barnabas.storage.segment import LogSegment, OpenSegments
 from barnabas.storage.transaction_index import AbortedTransaction
-from barnabas.storage.validator import AppendOrigin
 
 DIRECTORY = "/data/orders-0"
 PRODUCER_EPOCH = 3
@@ -113,7 +112,7 @@ class History:
                 producer_id=producer_id,
                 is_transactional=is_transactional,
             ),
-            AppendOrigin.CLIENT,
+            is_client=True,
         )
 
     def end_transaction(self, producer_id: int, *, commit: bool) -> None:
@@ -138,12 +137,12 @@ class History:
             is_transactional=True,
             marker="commit" if commit else "abort",
         )
-        self._append(marker, AppendOrigin.COORDINATOR)
+        self._append(marker, is_client=False)
 
-    def _append(self, batch: Appended, origin: AppendOrigin) -> None:
+    def _append(self, batch: Appended, *, is_client: bool) -> None:
         # It may be on the disk from here on, whether or not the append returns.
         self.batches.append(batch)
-        info = self.log.append_as_leader(batch.data, self.leader_epoch, origin)
+        info = self.log.append_as_leader(batch.data, self.leader_epoch, is_client=is_client)
         assert (info.first_offset, info.last_offset) == (batch.base_offset, batch.last_offset)
 
     def _next_sequence(self, producer_id: int) -> int:
@@ -202,16 +201,19 @@ def check_log(log: Log, files: Files, history: History) -> None:
     """Check everything that is known of a log that was opened after a crash."""
     found = [batch for segment in log.segments for batch in segment_bytes(files, segment)]
     known = batches_of(log, found, history)
-    assert log.log_end_offset >= history.promised_end, "what was flushed is gone"
+    end_offset = known[-1].last_offset + 1 if known else log.segments.first.base_offset
+    assert end_offset >= history.promised_end, "what was flushed is gone"
+    # A power cut may leave the name of a new segment without the records before it; offsets then go on from there.
+    assert log.log_end_offset == max(end_offset, log.segments.last.base_offset)
     start = 0
     for segment in log.segments:
         count = len(segment_bytes(files, segment))
         check_segment(segment, known[start : start + count])
         start += count
-    whole = whole_history(history, log.log_end_offset, known)
+    whole = whole_history(history, end_offset, known)
     check_aborted(log, whole)
     check_producers(log, whole)
-    check_leader_epochs(log, whole, history.deleted_to)
+    check_leader_epochs(log, whole, history.deleted_to, end_offset)
     check_reads(log, known)
 
 
@@ -233,8 +235,6 @@ def batches_of(log: Log, found: list[bytes], history: History) -> list[Appended]
         left = [batch for batch in lineage if batch.base_offset >= log.segments.first.base_offset]
         known = left[: len(found)]
         if [batch.data for batch in known] == found:
-            end_offset = known[-1].last_offset + 1 if known else log.segments.first.base_offset
-            assert log.log_end_offset == end_offset, "the log does not end where its last batch does"
             return known
     offsets = [int.from_bytes(data[:8], "big") for data in found]
     raise AssertionError(f"batches at {offsets} are not the beginning of a history that happened")
@@ -315,7 +315,7 @@ def check_producers(log: Log, batches: list[Appended]) -> None:
         assert entry.transaction_first_offset == (opening[0] if opening else -1)
 
 
-def check_leader_epochs(log: Log, batches: list[Appended], deleted_to: int) -> None:
+def check_leader_epochs(log: Log, batches: list[Appended], deleted_to: int, end_offset: int) -> None:
     """Check that each epoch starts where its first batch does, and the first where the log starts or was to start."""
     starts: dict[int, int] = {}
     for batch in batches:
@@ -324,9 +324,9 @@ def check_leader_epochs(log: Log, batches: list[Appended], deleted_to: int) -> N
     for start_offset in {log.log_start_offset, max(log.log_start_offset, deleted_to)}:
         before = [epoch for epoch, start in starts.items() if start <= start_offset]
         left = [(epoch, max(start, start_offset)) for epoch, start in starts.items() if epoch not in before[:-1]]
-        possible.append([entry for entry in left if entry[1] < log.log_end_offset])
+        possible.append([entry for entry in left if entry[1] < end_offset])
     # An epoch that starts where the log ends has no records, and is no promise.
-    assert [entry for entry in log.leader_epochs.entries if entry[1] < log.log_end_offset] in possible
+    assert [entry for entry in log.leader_epochs.entries if entry[1] < end_offset] in possible
 
 
 def check_reads(log: Log, batches: list[Appended]) -> None:

@@ -1,13 +1,20 @@
-"""Directories of ours for Kafka to look at: one that was shut down in order, one that was not and was recovered."""
+"""Directories of ours for Kafka to look at, one shut down in order and one killed, and Kafka's for us to look at."""
 
 import shutil
+from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
+from confluent_kafka import Consumer
+from confluent_kafka import TopicPartition as KafkaTopicPartition
 
-from tests.storage.interop.written import WrittenDirectory, WrittenLog, open_manager
+from barnabas.model import TopicPartition
+from tests.kafka_peer.fixtures import KafkaDirectory
+from tests.kafka_peer.peer import KafkaPeer, copy_sparse
+from tests.kafka_peer.populate import DEADLINE_S, ConsumedRecord
 from tests.storage.interop.writing import SMALL_SEGMENTS, write_everything
+from tests.storage.interop.written import WrittenDirectory, WrittenLog, open_manager
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -20,6 +27,10 @@ class OurDirectory:
     def files(self, suffix: str) -> list[Path]:
         """All files of one kind."""
         return sorted(self.path.glob(f"*/*{suffix}"))
+
+    def copy_to(self, target: Path) -> None:
+        """Copy it, for whoever wants to open it."""
+        shutil.copytree(self.path, target)
 
     def files_of(self, log: WrittenLog, suffix: str) -> list[Path]:
         """The files of one kind of one log."""
@@ -51,7 +62,7 @@ def recovered_directory(tmp_path_factory: pytest.TempPathFactory) -> OurDirector
         # The process died in the middle of an append: a batch that announces more bytes than there are.
         with open(max((killed / f"{log.topic}-0").glob("*.log")), "ab") as file:
             file.write(log.end_offset.to_bytes(8, "big") + b"\0\0\1\0" + b"torn")
-    manager = open_manager(killed, {topic: SMALL_SEGMENTS for topic in written.logs})
+    manager = open_manager(killed, dict.fromkeys(written.logs, SMALL_SEGMENTS))
     for managed in manager.current_logs.values():
         managed.log.update_high_watermark(managed.log.log_end_offset)
     manager.shutdown()
@@ -64,3 +75,55 @@ def our_directory(
 ) -> OurDirectory:
     """Both, one after the other."""
     return clean_directory if request.param == "clean" else recovered_directory
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RevivedKafka:
+    """What Kafka made of the directory of a killed Kafka: its files after recovery and a stop, and its answers."""
+
+    data_dir: Path
+    offsets_for_times: dict[tuple[TopicPartition, int], int]
+    """The first offset at or past a timestamp, -1 where there is none."""
+
+
+@pytest.fixture(scope="session")
+def revived_kafka(killed_kafka: KafkaDirectory, tmp_path_factory: pytest.TempPathFactory) -> RevivedKafka:
+    """The killed Kafka's data, recovered by Kafka."""
+    folder = tmp_path_factory.mktemp("revived") / "kafka"
+    folder.mkdir()
+    copy_sparse(killed_kafka.data_dir, folder / "data")
+    with KafkaPeer(folder) as peer:
+        answers = ask_for_times(peer, killed_kafka.data.read_uncommitted)
+        peer.stop()
+    return RevivedKafka(data_dir=peer.data_dir, offsets_for_times=answers)
+
+
+def ask_for_times(peer: KafkaPeer, records: Iterable[ConsumedRecord]) -> dict[tuple[TopicPartition, int], int]:
+    """Kafka's answers about every so many timestamps of each partition, and about those next to them."""
+    timestamps: dict[TopicPartition, set[int]] = {}
+    for record in records:
+        if record.offset % 7 == 0 or record.offset < 20:
+            known = timestamps.setdefault(TopicPartition(record.topic, record.partition), set())
+            known |= {record.timestamp_ms - 1, record.timestamp_ms, record.timestamp_ms + 1}
+    answers = {}
+    consumer = Consumer(
+        {
+            "bootstrap.servers": peer.bootstrap_servers,
+            "group.id": "nobody",
+            "log_level": 3,
+            "isolation.level": "read_uncommitted",
+        }
+    )
+    try:
+        waiting = {partition: sorted(known) for partition, known in timestamps.items()}
+        while waiting:
+            # One timestamp a partition fits into a request.
+            asked = [KafkaTopicPartition(*partition, known.pop()) for partition, known in waiting.items()]
+            for question, answer in zip(asked, consumer.offsets_for_times(asked, DEADLINE_S), strict=True):
+                assert answer.error is None
+                partition = TopicPartition(answer.topic, answer.partition)
+                answers[partition, question.offset] = answer.offset
+            waiting = {partition: known for partition, known in waiting.items() if known}
+    finally:
+        consumer.close()
+    return answers

@@ -26,7 +26,6 @@ from barnabas.storage.files import OsFiles
 from barnabas.storage.log import Log
 from barnabas.storage.log_manager import LogManager, LogManagerOptions
 from barnabas.storage.transaction_index import AbortedTransaction
-from barnabas.storage.validator import AppendOrigin
 from tests.kafka_peer.populate import ConsumedRecord, TimestampType
 
 NOW_MS = 1_700_000_000_000
@@ -57,6 +56,7 @@ class WrittenBatch:
     last_offset: int
     leader_epoch: int
     codec: Codec
+    max_timestamp: int
     producer_id: int = -1
     producer_epoch: int = -1
     base_sequence: int = -1
@@ -73,12 +73,13 @@ class WrittenBatch:
 
 
 class WrittenLog:
-    """A log of partition 0 of a topic, and what was appended to it."""
+    """A log of partition 0 of a topic, and what was appended to it since it was opened."""
 
     def __init__(self, topic: str, log: Log, clock: ManualClock) -> None:
         self.topic = topic
         self.log = log
-        self.leader_epoch = 0
+        self.start_offset = log.log_end_offset
+        self.leader_epoch = max(0, log.leader_epochs.latest)
         self.batches: list[WrittenBatch] = []
         self.aborted: list[AbortedTransaction] = []
         self.producers: dict[int, Producer] = {}
@@ -89,7 +90,7 @@ class WrittenLog:
     @property
     def end_offset(self) -> int:
         """The offset that the next record must get."""
-        return self.batches[-1].last_offset + 1 if self.batches else 0
+        return self.batches[-1].last_offset + 1 if self.batches else self.start_offset
 
     def append(
         self,
@@ -111,16 +112,18 @@ class WrittenLog:
             transactional=transactional,
         )
         self.log.append_as_leader(data, self.leader_epoch)
+        consumed = self._consumed(first, records)
         batch = WrittenBatch(
             base_offset=first,
             last_offset=first + len(records) - 1,
             leader_epoch=self.leader_epoch,
             codec=codec,
+            max_timestamp=max(record.timestamp_ms for record in consumed),
             producer_id=producer.producer_id if producer else -1,
             producer_epoch=producer.epoch if producer else -1,
             base_sequence=base_sequence,
             is_transactional=transactional,
-            records=self._consumed(first, records),
+            records=consumed,
         )
         self._remember(batch)
         if producer is not None:
@@ -133,12 +136,14 @@ class WrittenLog:
         """Append a set of magic 0 or 1, which has these records."""
         first = self.end_offset
         self.log.append_as_leader(data, self.leader_epoch)
+        consumed = self._consumed(first, records)
         batch = WrittenBatch(
             base_offset=first,
             last_offset=first + len(records) - 1,
             leader_epoch=self.leader_epoch,
             codec=codec,
-            records=self._consumed(first, records),
+            max_timestamp=max(record.timestamp_ms for record in consumed),
+            records=consumed,
         )
         self._remember(batch)
 
@@ -152,12 +157,13 @@ class WrittenLog:
             coordinator_epoch=COORDINATOR_EPOCH,
         )
         offset = self.end_offset
-        self.log.append_as_leader(marker, self.leader_epoch, AppendOrigin.COORDINATOR)
+        self.log.append_as_leader(marker, self.leader_epoch, is_client=False)
         batch = WrittenBatch(
             base_offset=offset,
             last_offset=offset,
             leader_epoch=self.leader_epoch,
             codec=Codec.NONE,
+            max_timestamp=self._clock.now_ms(),
             producer_id=producer.producer_id,
             producer_epoch=producer.epoch,
             is_transactional=True,
@@ -216,27 +222,25 @@ class WrittenLog:
 class WrittenDirectory:
     """A log directory with logs of ours, and what was written into each."""
 
-    def __init__(self, path: Path) -> None:
+    def __init__(self, path: Path, configs: dict[str, LogConfig] | None = None) -> None:
         self.path = path
         self.logs: dict[str, WrittenLog] = {}
         self._clock = ManualClock(NOW_MS)
-        self._configs: dict[str, LogConfig] = {}
+        self._configs = configs or {}
         self._manager = open_manager(path, self._configs, self._clock)
 
     def create(self, topic: str, config: LogConfig) -> WrittenLog:
         """Make the log of a new topic."""
         self._configs[topic] = config
-        log = self._manager.get_or_create_log(TopicPartition(topic, 0), uuid4())
+        self._manager.get_or_create_log(TopicPartition(topic, 0), uuid4())
+        return self.open(topic)
+
+    def open(self, topic: str) -> WrittenLog:
+        """Go on with a log that is there."""
+        log = self._manager.get_log(TopicPartition(topic, 0))
+        assert log is not None
         written = self.logs[topic] = WrittenLog(topic, log, self._clock)
         return written
-
-    def checkpoint(self) -> None:
-        """Flush the logs and write down their recovery points and high watermarks."""
-        for written in self.logs.values():
-            written.log.flush()
-            written.log.update_high_watermark(written.log.log_end_offset)
-        self._manager.checkpoint_recovery_points()
-        self._manager.checkpoint_high_watermarks()
 
     def close(self) -> None:
         """Shut down cleanly."""

@@ -1,0 +1,63 @@
+"""A log directory to look at: `orders-0` of plain records in several segments, `payments-0` with aborted transactions.
+
+orders-0     12 batches of 5 records in segments of 3 batches, under two leader epochs; it starts at offset 3
+payments-0   transactions of the producers 7 and 8; offsets 0 to 3 and 4 to 7 are aborted, from 8 on one is open
+"""
+
+import shutil
+from pathlib import Path
+
+import pytest
+
+from barnabas.config import LogConfig
+from barnabas.model import TopicPartition
+from barnabas.storage.checkpoint import write_offsets
+from barnabas.storage.files import OsFiles
+from tests.storage.interop.written import NOW_MS, Producer, WrittenDirectory
+
+BATCHES = 12
+SEGMENT = "00000000000000000000"
+LAST_SEGMENT = "00000000000000000045"
+
+
+@pytest.fixture(scope="session")
+def sound_directory(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The directory, shut down cleanly; tests copy it."""
+    directory = WrittenDirectory(tmp_path_factory.mktemp("cli") / "data")
+    orders = directory.create("orders", LogConfig(segment_bytes=600, index_interval_bytes=100))
+    for number in range(BATCHES):
+        orders.leader_epoch = number // 6
+        start = NOW_MS + number * 1_000
+        orders.append([(start + i, b"key %d" % i, b"value %d" % number, ((b"h", b"\xff"),)) for i in range(5)])
+    orders.log.update_high_watermark(orders.end_offset)
+    orders.log.delete_records(3)
+    payments = directory.create("payments", LogConfig())
+    first, second = Producer(7), Producer(8)
+    for producer, commit in ((first, False), (second, False), (first, True)):
+        payments.append([(NOW_MS, b"k", None, ())] * 3, producer=producer, transactional=True)
+        if not commit:
+            payments.end(producer, commit=False)
+    directory.close()
+    cleaned = {TopicPartition("orders", 0): 15}
+    write_offsets(OsFiles(), str(directory.path / "cleaner-offset-checkpoint"), cleaned)
+    return directory.path
+
+
+@pytest.fixture
+def data_dir(sound_directory: Path, tmp_path: Path) -> Path:
+    """A copy that a test may damage."""
+    target = tmp_path / "data"
+    shutil.copytree(sound_directory, target)
+    return target
+
+
+@pytest.fixture
+def orders(data_dir: Path) -> Path:
+    """The folder of the plain records."""
+    return data_dir / "orders-0"
+
+
+@pytest.fixture
+def payments(data_dir: Path) -> Path:
+    """The folder of the transactions."""
+    return data_dir / "payments-0"

@@ -1,0 +1,103 @@
+"""Words to build logs with: `records(3)`, `a_log(disk)`, `fill(log, 10)`, `offsets_in(log)`."""
+
+from collections.abc import Sequence
+from typing import Any
+
+from barnabas.clock import ManualClock
+from barnabas.config import LogConfig
+from barnabas.records.batch import BatchHeader
+from barnabas.records.builder import build_batch, end_transaction_marker
+from barnabas.records.record import DECOMPRESSED_BYTES_MAX, Record
+from barnabas.storage.batches import LogFile, read_any_header, records_of, scan_batches
+from barnabas.storage.files import Files
+from barnabas.storage.loader import LastKnown, load_log
+from barnabas.storage.log import Log, LogOptions
+from barnabas.storage.segment import LogSegment, OpenSegments
+
+NOW_MS = 1_700_000_000_000
+
+
+def records(count: int, *, timestamp: int = NOW_MS, value_bytes: int = 20, **fields: Any) -> bytearray:
+    """A batch of `count` records with keys k0, k1, ... and values of some bytes."""
+    rows = [(timestamp, b"k%d" % index, bytes([97 + index % 26]) * value_bytes, ()) for index in range(count)]
+    return build_batch(rows, **fields)
+
+
+def marker(producer_id: int, *, commit: bool, timestamp: int = NOW_MS, epoch: int = 0) -> bytearray:
+    """The end of a producer's transaction."""
+    return end_transaction_marker(
+        commit=commit, timestamp=timestamp, producer_id=producer_id, producer_epoch=epoch, coordinator_epoch=1
+    )
+
+
+def a_log(
+    files: Files,
+    directory: str,
+    known: LastKnown | None = None,
+    *,
+    clock: ManualClock | None = None,
+    config: LogConfig | None = None,
+    **settings: Any,
+) -> Log:
+    """Open the log in a folder; settings are fields of LogConfig."""
+    options = LogOptions(
+        files=files,
+        clock=clock or ManualClock(NOW_MS),
+        directory=directory,
+        config=config or LogConfig(**settings),
+        open_segments=OpenSegments(limit=2),
+    )
+    return load_log(options, known or LastKnown())
+
+
+def fill(log: Log, batches: int, *, count: int = 3, **fields: Any) -> None:
+    """Append some batches."""
+    for _ in range(batches):
+        log.append_as_leader(records(count, **fields), 0)
+    log.update_high_watermark(log.log_end_offset)
+
+
+def segment_batches(segment: LogSegment) -> list[tuple[int, BatchHeader, list[Record]]]:
+    """Position, header and records of every batch in a segment."""
+    file = LogFile(segment.file(), segment.path, segment.size)
+    return [
+        (position, header, records_of(view, header, DECOMPRESSED_BYTES_MAX))
+        for position, header, view in scan_batches(file)
+    ]
+
+
+def all_records(log: Log) -> list[Record]:
+    """Every record of a log, in order."""
+    return [record for segment in log.segments for _, _, found in segment_batches(segment) for record in found]
+
+
+def consume(log: Log, start_offset: int, *, max_size: int = 1) -> list[Record]:
+    """Every record from an offset up to the high watermark, fetched step by step as a consumer would."""
+    found: list[Record] = []
+    offset = start_offset
+    while True:
+        info = log.read(offset, max_size, log.high_watermark, min_one_message=True)
+        if info.records is None:
+            return found
+        data = memoryview(info.records.file.read_at(info.records.size, info.records.position))
+        for header, batch in whole_batches(data):
+            found += [record for record in records_of(batch, header, DECOMPRESSED_BYTES_MAX) if record.offset >= offset]
+            offset = header.last_offset + 1
+
+
+def whole_batches(data: memoryview) -> list[tuple[BatchHeader, memoryview]]:
+    """The batches in fetched bytes, without the part of one at the end."""
+    found = []
+    position = 0
+    while len(data) - position >= 61:
+        header = read_any_header(data, position)
+        if header.size > len(data) - position:
+            break
+        found.append((header, data[position : position + header.size]))
+        position += header.size
+    return found
+
+
+def bases(log: Log) -> Sequence[int]:
+    """The base offsets of the segments."""
+    return [segment.base_offset for segment in log.segments]
