@@ -17,6 +17,7 @@ from hypothesis import strategies as st
 from barnabas.cli.main import main
 from barnabas.records.batch import restamp_crc
 from barnabas.records.builder import build_batch
+from barnabas.records.codecs import Codec
 from tests.cli.conftest import LAST_SEGMENT, SEGMENT
 from tests.cli.test_main import BARNABAS
 from tests.storage.interop.written import NOW_MS
@@ -287,8 +288,8 @@ def test_nothing_is_changed(data_dir: Path) -> None:
 
 def test_people_who_wait_see_progress(data_dir: Path) -> None:
     """On a terminal there is a bar, which is gone at the end; the faults and the summary are on stdout as ever."""
-    # Enough bytes for the bar to be drawn: it is redrawn at most ten times a second.
-    batch = bytes(build_batch([(NOW_MS, None, bytes(900_000), ())], leader_epoch=0))
+    # Enough work for the bar to be drawn, since it is drawn at most ten times a second: small files that unpack large.
+    batch = bytes(build_batch([(NOW_MS, None, bytes(900_000), ())], codec=Codec.GZIP, leader_epoch=0))
     folder = data_dir / "large-0"
     folder.mkdir()
     (data_dir / ".kafka_cleanshutdown").unlink()

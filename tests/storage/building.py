@@ -8,7 +8,7 @@ from barnabas.config import LogConfig
 from barnabas.records.batch import BatchHeader
 from barnabas.records.builder import build_batch, end_transaction_marker
 from barnabas.records.record import DECOMPRESSED_BYTES_MAX, Record
-from barnabas.storage.batches import LogFile, read_any_header, records_of, scan_batches
+from barnabas.storage.batches import ENTRY_SIZE_MIN, LogFile, read_any_header, records_of, scan_batches
 from barnabas.storage.files import Files
 from barnabas.storage.loader import LastKnown, load_log
 from barnabas.storage.log import Log, LogOptions
@@ -80,7 +80,9 @@ def consume(log: Log, start_offset: int, *, max_size: int = 1) -> list[Record]:
         if info.records is None:
             return found
         data = memoryview(info.records.file.read_at(info.records.size, info.records.position))
-        for header, batch in whole_batches(data):
+        batches = whole_batches(data)
+        assert batches, "a read must bring at least one whole batch"
+        for header, batch in batches:
             found += [record for record in records_of(batch, header, DECOMPRESSED_BYTES_MAX) if record.offset >= offset]
             offset = header.last_offset + 1
 
@@ -89,7 +91,7 @@ def whole_batches(data: memoryview) -> list[tuple[BatchHeader, memoryview]]:
     """The batches in fetched bytes, without the part of one at the end."""
     found = []
     position = 0
-    while len(data) - position >= 61:
+    while len(data) - position >= ENTRY_SIZE_MIN:
         header = read_any_header(data, position)
         if header.size > len(data) - position:
             break

@@ -36,6 +36,7 @@ OFFSET_CHECKPOINTS = (
     CLEANER_OFFSET_CHECKPOINT,
 )
 VERSION = "0"
+OFFSET_MAX = 2**63 - 1
 
 
 class CheckpointError(Exception):
@@ -69,7 +70,7 @@ def _read_table(files: Files, path: str, columns: int) -> Iterator[tuple[int, li
         raise CheckpointError(path, 1, f"the version is {lines[0]!r}, but only {VERSION} is known")
     if len(lines) < 2 or not lines[1].strip().isdecimal():
         raise CheckpointError(path, 2, "the number of entries is missing")
-    expected = int(lines[1])
+    expected = _number(path, 2, lines[1])
     if expected != len(lines) - 2:
         raise CheckpointError(path, 2, f"{expected} entries are announced, but {len(lines) - 2} follow")
     for number, line in enumerate(lines[2:], 3):
@@ -95,7 +96,7 @@ def iterate_offsets(files: Files, path: str) -> Iterator[tuple[TopicPartition, i
     """Yield partition and offset of every entry of a checkpoint, up to the first that is bad."""
     for line, (topic, partition, offset) in _read_table(files, path, 3):
         value = _number(path, line, offset)
-        if value < 0:
+        if not 0 <= value <= OFFSET_MAX:
             raise CheckpointError(path, line, f"{value} is not an offset")
         yield TopicPartition(topic, _number(path, line, partition)), value
 

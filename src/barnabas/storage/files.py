@@ -134,6 +134,12 @@ class DirectoryLockedError(Exception):
 LOCK_FILE = ".lock"
 
 
+def _sync_failed(error: OSError) -> OSError:
+    # What was to be written is lost even where the reason was a full disk, so nobody may take it for one that is full,
+    # and try again: the second sync would return without an error, and the bytes would still be gone.
+    return OSError(errno.EIO, f"a sync failed: {error.strerror}")
+
+
 class OsFile:
     """A file of the operating system."""
 
@@ -197,7 +203,10 @@ class OsFile:
 
     def sync(self) -> None:
         """Return when the bytes written are on the disk."""
-        os.fdatasync(self._descriptor)
+        try:
+            os.fdatasync(self._descriptor)
+        except OSError as error:
+            raise _sync_failed(error) from error
 
     def close(self) -> None:
         """Let go of the file now rather than when it is forgotten."""
@@ -312,6 +321,8 @@ class OsFiles:
         descriptor = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
         try:
             os.fsync(descriptor)
+        except OSError as error:
+            raise _sync_failed(error) from error
         finally:
             os.close(descriptor)
 

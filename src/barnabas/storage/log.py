@@ -22,7 +22,7 @@ from typing import NamedTuple
 from barnabas.clock import Clock
 from barnabas.config import LogConfig
 from barnabas.model import NO_OFFSET, NO_TIMESTAMP, LogOffsetMetadata, TimestampOffset
-from barnabas.records.batch import LOG_APPEND_TIME, LOG_OVERHEAD, BatchHeader
+from barnabas.records.batch import LOG_APPEND_TIME, LOG_OVERHEAD, BatchHeader, CorruptRecordError
 from barnabas.storage.files import Files
 from barnabas.storage.leader_epochs import LeaderEpochs
 from barnabas.storage.producer_replay import (
@@ -285,9 +285,12 @@ class Log:
     def _apply(self, data: memoryview, batch: BatchHeader, first_offset: int) -> None:
         try:
             apply_batch(self.producers, self._active.segment, batch, data)
-        except OSError:
+        except (OSError, CorruptRecordError) as error:
             # A marker without its entry in the transaction index would show aborted records to readers.
-            self._ended_at(self._active.truncate_to(first_offset))
+            self._active.truncate_to(first_offset)
+            self._ended_at(self.log_end.message_offset)
+            if isinstance(error, CorruptRecordError):
+                raise ApiError(ErrorCode.CORRUPT_MESSAGE, error.reason) from None
             raise
 
     def _nothing_appended(self) -> LogAppendInfo:

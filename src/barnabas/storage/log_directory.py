@@ -80,9 +80,11 @@ def folder_name(partition: TopicPartition, kind: FolderKind) -> str:
     """Return a name for a folder of a partition; all but the current one have an id, so that several can exist."""
     if kind is FolderKind.CURRENT:
         return str(partition)
-    suffix = f".{uuid4().hex}-{kind.value}"
+    suffix = f"-{partition.partition}.{uuid4().hex}-{kind.value}"
+    if kind is FolderKind.FUTURE:
+        return partition.topic + suffix  # It is loaded by its name, so all of that is needed.
     # The id makes the name unique, so a long topic may lose its end; Kafka does the same.
-    return str(partition)[: NAME_BYTES_MAX - len(suffix)] + suffix
+    return partition.topic[: NAME_BYTES_MAX - len(suffix)] + suffix
 
 
 class LogDirectory:

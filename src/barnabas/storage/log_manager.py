@@ -107,22 +107,30 @@ class LogManager:
         """Take the folders and load every log in them. On an error everything taken is given back."""
         try:
             for directory in self.directories:
-                directory.take()
-            for directory in self.directories:
-                self._guard(directory, self._load_directory, directory)
-            self._check_alive()
+                self._begin(directory, directory.take)
+            for directory in self._live_directories():
+                self._begin(directory, self._load_directory, directory)
         except BaseException:
             self._release()
             raise
 
+    def _begin(self, directory: LogDirectory, action: Callable[..., None], *arguments: object) -> None:
+        """Run a step of the start. A full disk is a failure too: what was not loaded must not look as if it were not
+        there."""
+        try:
+            action(*arguments)
+        except OSError as error:
+            self.fail_directory(directory, error)
+
     def _load_directory(self, directory: LogDirectory) -> None:
+        folders = directory.folders()
         directory.identify(self._options.identity)
         directory.begin()
         recovery_points = directory.read_checkpoint(RECOVERY_POINT_CHECKPOINT)
         log_starts = directory.read_checkpoint(LOG_START_OFFSET_CHECKPOINT)
         high_watermarks = directory.read_checkpoint(HIGH_WATERMARK_CHECKPOINT)
         loading = []
-        for folder in directory.folders():
+        for folder in folders:
             if folder.kind is FolderKind.DELETE:
                 self._remove_later(directory, os.path.join(directory.path, folder.name), 0)
             elif folder.kind is FolderKind.STRAY:
@@ -131,18 +139,25 @@ class LogManager:
                 loading.append(folder)
 
         def load(folder: PartitionFolder) -> ManagedLog:
+            # The checkpoints are those of the current logs; they know nothing of a future one of the same name.
+            is_current = folder.kind is FolderKind.CURRENT
             known = LastKnown(
-                log_start_offset=log_starts.get(folder.partition, 0),
-                recovery_point=recovery_points.get(folder.partition, 0),
+                log_start_offset=log_starts.get(folder.partition, 0) if is_current else 0,
+                recovery_point=recovery_points.get(folder.partition, 0) if is_current else 0,
                 had_clean_shutdown=directory.had_clean_shutdown,
             )
             return self._load(directory, folder, known)
 
         threads = self._options.config.num_recovery_threads_per_data_dir
-        with ThreadPoolExecutor(threads, thread_name_prefix="barnabas-load") as pool:
-            for folder, managed in zip(loading, pool.map(load, loading), strict=True):
-                managed.log.update_high_watermark(high_watermarks.get(folder.partition, 0))
-                self._register(managed, folder.kind)
+        try:
+            with ThreadPoolExecutor(threads, thread_name_prefix="barnabas-load") as pool:
+                for folder, managed in zip(loading, pool.map(load, loading), strict=True):
+                    managed.log.update_high_watermark(high_watermarks.get(folder.partition, 0))
+                    self._register(managed, folder.kind)
+        except OSError:
+            current = [folder.partition for folder in loading if folder.kind is FolderKind.CURRENT]
+            self.offline_partitions.update(dict.fromkeys(current, directory))
+            raise
         state = "clean" if directory.had_clean_shutdown else "not clean, logs were recovered"
         logger.info("%s: %d logs loaded (the last shutdown was %s)", directory.path, len(loading), state)
 
@@ -177,9 +192,11 @@ class LogManager:
 
     def shutdown(self) -> None:
         """Flush and close every log, write the checkpoints and mark the folders clean."""
-        for directory in self._live_directories():
-            self._guard(directory, self._close_directory, directory)
-        self._release()
+        try:
+            for directory in self._live_directories():
+                self._guard(directory, self._close_directory, directory)
+        finally:
+            self._release()
 
     def _close_directory(self, directory: LogDirectory) -> None:
         threads = self._options.config.num_recovery_threads_per_data_dir
@@ -251,6 +268,11 @@ class LogManager:
         """Return the log of a partition, made anew in the folder with the fewest logs where there is none."""
         existing = self.future_logs.get(partition) if kind is FolderKind.FUTURE else self.current_logs.get(partition)
         if existing is not None:
+            if existing.topic_id is None and topic_id is not None:
+                write_partition_metadata(
+                    self._files, os.path.join(existing.log.directory, PARTITION_METADATA), topic_id
+                )
+                existing.topic_id = topic_id
             return existing.log
         if kind is FolderKind.CURRENT:
             self.get_log(partition)  # A partition whose folder is offline has its records there, not nowhere.
@@ -290,10 +312,11 @@ class LogManager:
 
     def delete_log(self, partition: TopicPartition) -> None:
         """Take a log out of service; its files go after `file.delete.delay.ms`."""
-        managed = self.current_logs.pop(partition)
+        managed = self.current_logs[partition]
         managed.log.abandon()
         target = os.path.join(managed.directory.path, folder_name(partition, FolderKind.DELETE))
         self._files.rename(managed.log.directory, target)
+        del self.current_logs[partition]
         self._files.sync_directory(managed.directory.path)
         self._write_checkpoints(managed.directory)
         self._remove_later(managed.directory, target, managed.log.config.file_delete_delay_ms)

@@ -146,11 +146,14 @@ class ProducerStateManager:
     def check(self, batch: BatchHeader, *, is_client: bool) -> BatchMetadata | None:
         """Return the earlier batch of which this is a repetition, or None; raises ApiError when it may not be appended.
 
-        Only what clients send is judged: a follower takes what its leader took, and the coordinator's markers are
-        checked by `check_marker`.
+        Only clients have sequence numbers; what a coordinator writes for a producer is judged by the epoch alone, and
+        its markers by `check_marker`. A follower takes what its leader took.
         """
         entry = self.producers.get(batch.producer_id)
-        if entry is None or not is_client:
+        if entry is None:
+            return None
+        if not is_client:
+            self._check_epoch(entry, batch.producer_epoch)
             return None
         duplicate = entry.find_duplicate(batch)
         if duplicate is not None:
@@ -300,7 +303,8 @@ def _decode_entries(data: bytes) -> Iterator[ProducerEntry]:
     for producer_id, epoch, sequence, offset, delta, timestamp, coordinator, first in SNAPSHOT_ENTRY.iter_unpack(rows):
         entry = ProducerEntry(producer_id)
         entry.epoch = epoch
-        if sequence != NO_SEQUENCE:
+        # A coordinator's batch has an offset and no sequence number; a producer with markers only has neither.
+        if offset != NO_OFFSET:
             entry.batches.append(BatchMetadata(sequence, offset, delta, timestamp))
         entry.last_timestamp = timestamp
         entry.coordinator_epoch = coordinator

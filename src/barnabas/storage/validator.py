@@ -18,7 +18,6 @@ from barnabas.records.batch import (
     ATTRIBUTES_POSITION,
     CODEC_MASK,
     CONTROL,
-    HEADER,
     HEADER_SIZE,
     LENGTH_POSITION,
     LOG_APPEND_TIME,
@@ -26,6 +25,7 @@ from barnabas.records.batch import (
     MAGIC,
     MAGIC_POSITION,
     MAX_TIMESTAMP_POSITION,
+    NO_LEADER_EPOCH,
     TRANSACTIONAL,
     BatchHeader,
     CorruptRecordError,
@@ -44,6 +44,7 @@ from barnabas.wire.errors import ApiError, ErrorCode
 _LENGTH = Struct(">i")
 _ATTRIBUTES = Struct(">h")
 _TIMESTAMP = Struct(">q")
+TIMESTAMP_MAX = 2**63 - 1
 
 
 class OffsetsOutOfOrderError(Exception):
@@ -100,7 +101,8 @@ def validate_for_leader(
         if header is None:
             break
         newest = _check_batch(data, position, header, config, leader)
-        if config.compression_type != "producer":
+        # What brokers write to end a transaction stays as it is, as in Kafka.
+        if config.compression_type != "producer" and not header.is_control:
             codec = codec_by_name(config.compression_type)
             if header.codec != codec:
                 return validate_for_leader(_recompressed(data, codec, config), config, leader)
@@ -143,11 +145,16 @@ def _from_message_set(data: memoryview, config: LogConfig) -> bytearray:
     try:
         return convert_to_v2(data, config.decompressed_bytes_max)
     except CorruptRecordError as error:
-        raise ApiError(ErrorCode.CORRUPT_MESSAGE, error.reason) from None
+        is_too_large = isinstance(error.__cause__, DecompressionLimitError)
+        code = ErrorCode.MESSAGE_TOO_LARGE if is_too_large else ErrorCode.CORRUPT_MESSAGE
+        raise ApiError(code, error.reason) from None
 
 
 def _recompressed(data: memoryview, codec: Codec, config: LogConfig) -> bytearray:
-    """Return the same batches with the codec of the topic; the encoding of the records inside stays as it is."""
+    """Return the same batches with the codec of the topic; the encoding of the records inside stays as it is.
+
+    The batches get new checksums, so the old ones are looked at here for the last time.
+    """
     level = {
         Codec.GZIP: config.compression_gzip_level,
         Codec.LZ4: config.compression_lz4_level,
@@ -155,15 +162,25 @@ def _recompressed(data: memoryview, codec: Codec, config: LogConfig) -> bytearra
     }.get(codec)
     changed = bytearray()
     position = 0
-    while (size := _size_at(data, position)) is not None:
-        header = BatchHeader._make(HEADER.unpack_from(data, position))
-        body = data[position + HEADER_SIZE : position + size]
-        if header.codec:
-            body = _decompressed(body, header, config)
-        attributes = header.attributes & ~CODEC_MASK | codec
-        changed += seal_batch(header._replace(attributes=attributes), body, level)
-        position += size
+    while (header := _read_header(data, position, 0, NO_LEADER_EPOCH)) is not None:
+        _check_size(header, config)
+        end = position + header.size
+        if header.is_control:
+            changed += data[position:end]
+        else:
+            body = data[position + HEADER_SIZE : end]
+            if header.codec:
+                body = _decompressed(body, header, config)
+            attributes = header.attributes & ~CODEC_MASK | codec
+            changed += seal_batch(header._replace(attributes=attributes), body, level)
+        position = end
     return changed
+
+
+def _check_size(header: BatchHeader, config: LogConfig) -> None:
+    if header.size > config.max_message_bytes:
+        message = f"the batch has {header.size} bytes, but max.message.bytes is {config.max_message_bytes}"
+        raise ApiError(ErrorCode.MESSAGE_TOO_LARGE, message)
 
 
 def _read_header(data: memoryview, position: int, base_offset: int, leader_epoch: int) -> BatchHeader | None:
@@ -189,8 +206,7 @@ def _check_batch(data: memoryview, position: int, header: BatchHeader, config: L
     """Refuse a batch that is not fit to be stored, by every record of it; return the newest timestamp."""
     end = position + header.batch_length + LOG_OVERHEAD
     if end - position > config.max_message_bytes:
-        message = f"the batch has {header.size} bytes, but max.message.bytes is {config.max_message_bytes}"
-        raise ApiError(ErrorCode.MESSAGE_TOO_LARGE, message)
+        _check_size(header, config)
     if leader.is_client and (header.producer_id >= 0 or header.attributes & (CONTROL | TRANSACTIONAL)):
         _check_producer_fields(header)
     body = data[position + HEADER_SIZE : end]
@@ -231,7 +247,7 @@ def _decompressed(body: memoryview, header: BatchHeader, config: LogConfig) -> m
 def _check_timestamps(header: BatchHeader, oldest: int, newest: int, config: LogConfig, now_ms: int) -> None:
     if header.attributes & LOG_APPEND_TIME:
         raise ApiError(ErrorCode.INVALID_TIMESTAMP, "a producer can not mark a batch as stamped by the broker")
-    if newest > now_ms + config.message_timestamp_after_max_ms:
+    if newest > min(now_ms + config.message_timestamp_after_max_ms, TIMESTAMP_MAX):
         message = f"timestamp {newest} lies more than message.timestamp.after.max.ms after the clock, {now_ms}"
         raise ApiError(ErrorCode.INVALID_TIMESTAMP, message)
     if oldest != NO_TIMESTAMP and oldest < now_ms - config.message_timestamp_before_max_ms:
