@@ -93,17 +93,20 @@ def _verify(files: Files, path: str, summary: Summary, progress: Progress, repor
     folders = partition_folders(files, path, report)
     ends: dict[TopicPartition, int] = {}
     is_clean = was_shut_down_cleanly(files, path)
+
+    def advance(checked: str, size: int) -> None:
+        progress.advance(size, os.path.relpath(checked, path))
+
     for folder in folders:
         summary.partitions += 1
         partition = parse_folder(os.path.basename(folder))
         is_known, next_offset = False, 0
         try:
-            for seen in verify_partition(files, folder, report, expect_indexes=is_clean):
+            for seen in verify_partition(files, folder, report, expect_indexes=is_clean, advance=advance):
                 summary.segments += 1
                 summary.batches += seen.batches
                 summary.records += seen.records
                 summary.bytes += seen.size
-                progress.advance(seen.size, os.path.relpath(seen.path, path))
                 is_known = seen.is_complete
                 next_offset = seen.next_offset
         except OSError as error:

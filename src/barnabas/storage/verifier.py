@@ -15,7 +15,7 @@ from struct import Struct
 from typing import NamedTuple
 
 from barnabas.model import NO_TIMESTAMP, TopicPartition
-from barnabas.records.batch import MAGIC, BatchHeader, CorruptRecordError
+from barnabas.records.batch import LEADER_EPOCH_POSITION, MAGIC, BatchHeader, CorruptRecordError
 from barnabas.records.legacy import iterate_messages
 from barnabas.records.record import DECOMPRESSED_BYTES_MAX, check_body, records_body
 from barnabas.storage.batches import CorruptLogError, LogFile, scan_batches
@@ -34,7 +34,7 @@ from barnabas.storage.checkpoint import (
 from barnabas.storage.files import Files, read_whole
 from barnabas.storage.index import OFFSET_ENTRY, TIME_ENTRY, CorruptIndexError, check_length
 from barnabas.storage.log_directory import FOREIGN_FOLDERS, FolderKind, parse_folder
-from barnabas.storage.producer_replay import snapshot_offsets, snapshot_path
+from barnabas.storage.producer_replay import read_end_marker, snapshot_offsets, snapshot_path
 from barnabas.storage.producers import CorruptSnapshotError, decode_snapshot
 from barnabas.storage.segment import (
     INDEX_SUFFIX,
@@ -72,6 +72,10 @@ class Verified(NamedTuple):
 
 
 Report = Callable[[Fault], None]
+Advance = Callable[[str, int], None]
+"""Told of a path and how many more of its bytes were checked."""
+
+ADVANCE_BYTES = 8 << 20
 
 
 def segment_base_offsets(files: Files, directory: str) -> list[int]:
@@ -89,6 +93,14 @@ class SegmentVerifier:
         self._directory = directory
         self._base_offset = base_offset
         self._report = report
+        # What leader-epoch-checkpoint says of this log; batches before its first entry are not told of.
+        self._epochs: list[tuple[int, int]] = []
+        with contextlib.suppress(CheckpointError):
+            epochs = read_epochs(files, os.path.join(directory, LEADER_EPOCH_CHECKPOINT))
+            # Epochs in disorder are a fault of that file, and say nothing of batches.
+            self._epochs = epochs if all(map(_is_after, epochs, epochs[1:])) else []
+        # The abort markers seen, by offset, with their producer.
+        self._aborts: dict[int, int] = {}
         self._offset_entries = self._entries(INDEX_SUFFIX, OFFSET_ENTRY)
         self._time_entries = self._entries(TIME_INDEX_SUFFIX, TIME_ENTRY)
         self._offset_slot = self._time_slot = 0
@@ -118,7 +130,7 @@ class SegmentVerifier:
                 return entries[:slot]
         return entries
 
-    def verify(self, expect_indexes: bool) -> Verified:
+    def verify(self, expect_indexes: bool, advance: Advance) -> Verified:
         """Check every batch, record and index entry, and return what was seen."""
         path = self._path(LOG_SUFFIX)
         if expect_indexes:
@@ -127,24 +139,30 @@ class SegmentVerifier:
                     self._report(Fault(self._path(suffix), 0, "the index is missing"))
         file = self._files.open(path)
         size = file.size()
-        batches = records = end = 0
+        batches = records = end = told = 0
         next_offset = self._base_offset
         is_complete = False
         try:
             for position, batch, view in scan_batches(LogFile(file, path, size)):
                 self._check_offsets(path, position, batch, next_offset)
+                self._check_epoch(path, position, batch)
                 records += self._check_records(path, position, batch, view)
                 self._check_indexes(position, batch)
                 batches += 1
                 next_offset = batch.last_offset + 1
                 end = position + batch.size
+                if end - told >= ADVANCE_BYTES:
+                    advance(path, end - told)
+                    told = end
             self._check_rest(end)
             is_complete = True
         except CorruptLogError as error:
             self._report(Fault(path, error.position, error.reason))
         finally:
             file.close()
-        self._check_transactions(next_offset if is_complete else None)
+        advance(path, size - told)
+        if is_complete:
+            self._check_transactions()
         return Verified(path, size, batches, records, next_offset, is_complete)
 
     @staticmethod
@@ -153,11 +171,28 @@ class SegmentVerifier:
             reason = f"the batch starts at offset {batch.base_offset}, but {next_offset} or more comes next"
             raise CorruptLogError(path, position, reason)
 
+    def _check_epoch(self, path: str, position: int, batch: BatchHeader) -> None:
+        while len(self._epochs) > 1 and self._epochs[1][1] <= batch.base_offset:
+            del self._epochs[0]
+        if not self._epochs or batch.leader_epoch < 0 or self._epochs[0][1] > batch.base_offset:
+            return
+        expected = self._epochs[0][0]
+        if batch.leader_epoch != expected:
+            reason = f"the batch has leader epoch {batch.leader_epoch}, but {LEADER_EPOCH_CHECKPOINT} says {expected}"
+            self._report(Fault(path, position + LEADER_EPOCH_POSITION, reason))
+
     def _check_records(self, path: str, position: int, batch: BatchHeader, view: memoryview) -> int:
         try:
             if batch.magic < MAGIC:
                 return sum(1 for _ in iterate_messages(view, DECOMPRESSED_BYTES_MAX))
             check_body(records_body(view, batch), batch)
+            if (
+                batch.is_control
+                and batch.is_transactional
+                and batch.count
+                and not read_end_marker(view, batch).is_commit
+            ):
+                self._aborts[batch.base_offset] = batch.producer_id
         except CorruptRecordError as error:
             self._report(Fault(path, position + error.position, error.reason))
         return batch.count
@@ -195,13 +230,14 @@ class SegmentVerifier:
     def _time_fault(self, reason: str) -> None:
         self._report(Fault(self._path(TIME_INDEX_SUFFIX), self._time_slot * TIME_ENTRY.size, reason))
 
-    def _check_transactions(self, next_offset: int | None) -> None:
+    def _check_transactions(self) -> None:
         path = self._path(TRANSACTION_INDEX_SUFFIX)
         try:
             for slot, aborted in enumerate(TransactionIndex(self._files, path, self._base_offset).entries()):
-                if next_offset is not None and aborted.last_offset >= next_offset:
+                if self._aborts.get(aborted.last_offset) != aborted.producer_id:
                     reason = (
-                        f"a transaction ends at offset {aborted.last_offset}, but the segment ends at {next_offset}"
+                        f"the entry says that producer {aborted.producer_id} aborted a transaction at offset"
+                        f" {aborted.last_offset}, but there is no such marker"
                     )
                     self._report(Fault(path, slot * ABORTED_ENTRY.size, reason))
         except CorruptIndexError as error:
@@ -209,7 +245,12 @@ class SegmentVerifier:
 
 
 def verify_partition(
-    files: Files, directory: str, report: Report, *, expect_indexes: bool = True
+    files: Files,
+    directory: str,
+    report: Report,
+    *,
+    expect_indexes: bool = True,
+    advance: Advance = lambda _path, _size: None,
 ) -> Iterator[Verified]:
     """Check the folder of one partition; yield what was seen of each segment."""
     bases = segment_base_offsets(files, directory)
@@ -220,7 +261,7 @@ def verify_partition(
         if base_offset < next_offset:
             reason = f"the segment starts at offset {base_offset}, but the one before it ends at {next_offset}"
             report(Fault(segment_file(directory, base_offset, LOG_SUFFIX), 0, reason))
-        seen = SegmentVerifier(files, directory, base_offset, report).verify(expect_indexes)
+        seen = SegmentVerifier(files, directory, base_offset, report).verify(expect_indexes, advance)
         next_offset = seen.next_offset
         yield seen
     _verify_small_files(files, directory, report)
@@ -240,8 +281,13 @@ def _verify_small_files(files: Files, directory: str, report: Report) -> None:
     with _reporting(report):
         epochs = read_epochs(files, epochs_path)
     for line, (before, after) in enumerate(pairwise(epochs), 4):
-        if after[0] <= before[0] or after[1] <= before[1]:
+        if not _is_after(before, after):
             report(Fault(epochs_path, line, f"epoch and offset {after} do not lie after {before}", "line"))
+
+
+def _is_after(before: tuple[int, int], after: tuple[int, int]) -> bool:
+    """Tell whether an epoch and its start offset both lie after those of another."""
+    return after[0] > before[0] and after[1] > before[1]
 
 
 @contextlib.contextmanager
