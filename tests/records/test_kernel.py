@@ -8,8 +8,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from barnabas.records.builder import build_batch
+from barnabas.records.batch import BatchHeader, check_header, read_header
+from barnabas.records.builder import build_batch, end_transaction_marker
 from barnabas.records.codecs import Codec
+from barnabas.records.record import Record
 from tests.records.message_sets import build_message, build_message_set
 from tests.records.strategies import Mutation, Row, mutated, mutations, new_records, rows
 
@@ -304,3 +306,68 @@ def test_kernels_find_the_same_batch_in_damaged_logs(
     log = mixed_log()[0] + build_batch(records, base_offset=12) + build_batch(records, base_offset=2**62)
     data = mutated(log, changes)
     assert compiled.find_batch(data, target) == fallback.find_batch(data, target)
+
+
+# Whole batches.
+
+
+def stamped(kernel: ModuleType, data: bytes, position: int = 0) -> tuple[Any, bytes]:
+    """What the kernel answers, and what it makes of the bytes."""
+    buffer = bytearray(data)
+    return kernel.read_plain_batch(buffer, position, 2**40 + 5, 77), bytes(buffer)
+
+
+PRODUCER = {"producer_id": 2**40, "producer_epoch": 32767, "base_sequence": 2**31 - 1}
+
+
+@pytest.mark.parametrize("fields", [{}, PRODUCER, {**PRODUCER, "transactional": True}])
+@given(records=new_records.filter(bool))
+def test_a_plain_batch_is_read_and_stamped(any_kernel: ModuleType, fields: Any, records: Any) -> None:
+    data = b"before" + bytes(build_batch(records, **fields)) + b"behind"
+    answer, left = stamped(any_kernel, data, 6)
+    expected = read_header(data, 6)._replace(base_offset=2**40 + 5, leader_epoch=77)
+    assert answer is not None
+    assert BatchHeader._make(answer[0]) == expected
+    assert read_header(left, 6) == expected
+    assert (left[:6], left[6 + 16 :]) == (data[:6], data[6 + 16 :])
+    body = data[6 + 61 : 6 + expected.size]
+    assert answer[1:] == any_kernel.check_records(body, len(records), True, len(records) - 1)[2:]
+
+
+NOT_PLAIN = {
+    "nothing": b"",
+    "cut off": bytes(build_batch([(5, b"k", b"v", ())]))[:-1],
+    "compressed": bytes(build_batch([(5, b"k", b"v", ())], codec=Codec.GZIP)),
+    "stamped by a broker": bytes(build_batch([(5, b"k", b"v", ())], log_append_time=9)),
+    "a marker": bytes(
+        end_transaction_marker(commit=True, timestamp=5, producer_id=1, producer_epoch=0, coordinator_epoch=0)
+    ),
+    "transactional without a producer": bytes(build_batch([(5, b"k", b"v", ())], transactional=True)),
+    "a producer without a sequence": bytes(build_batch([(5, b"k", b"v", ())], producer_id=1, producer_epoch=0)),
+    "a producer without an epoch": bytes(build_batch([(5, b"k", b"v", ())], producer_id=1, base_sequence=0)),
+    "a hole": bytes(build_batch([Record(0, 5, b"k", b"v"), Record(2, 5, b"k", b"v")])),
+    "an old message": build_message(1, 0, 5, b"k", b"v" * 80),
+}
+
+
+@pytest.mark.parametrize("kind", NOT_PLAIN)
+def test_any_other_batch_is_left_to_the_long_way(any_kernel: ModuleType, kind: str) -> None:
+    assert stamped(any_kernel, NOT_PLAIN[kind]) == (None, NOT_PLAIN[kind])
+
+
+@given(records=new_records, changes=mutations, fields=st.sampled_from([{}, PRODUCER]))
+def test_kernels_agree_on_damaged_batches(
+    compiled: ModuleType, fallback: ModuleType, records: Any, changes: list[Mutation], fields: Any
+) -> None:
+    """And what passes is what the checks of the long way let pass, but for the checksum, which comes later."""
+    data = bytes(mutated(build_batch(records or [(0, None, None, ())], **fields), changes))
+    answer, left = stamped(compiled, data)
+    assert stamped(fallback, data) == (answer, left)
+    if answer is None:
+        assert left == data
+        return
+    header = read_header(left)
+    check_header(header, 0)
+    assert BatchHeader._make(answer[0]) == header
+    body = left[61 : header.size]
+    assert compiled.check_records(body, header.count, True, header.last_offset_delta)[0] == 0

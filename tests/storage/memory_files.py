@@ -411,6 +411,10 @@ class MemoryFiles:
         file = self.open(path)
         return file.read_at(file.size(), 0)
 
+    def names(self, path: str) -> list[str]:
+        """Return the names in a folder."""
+        return [entry.name for entry in self.entries(path)]
+
     def entries(self, path: str) -> Iterator[Entry]:
         """Yield the names in a folder."""
         path = _path(path)

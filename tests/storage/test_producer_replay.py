@@ -108,9 +108,9 @@ def test_snapshots_of_records_that_are_gone_are_removed(memory_files: MemoryFile
 # Batches.
 
 
-def log_with(files: MemoryFiles, *batches: bytearray, **settings: int) -> Log:
+def log_with(files: MemoryFiles, *batches: bytearray) -> Log:
     """A log to which these batches were appended, as a coordinator may."""
-    log = open_log(files, **settings)
+    log = open_log(files)
     for batch in batches:
         log.append_as_leader(batch, 0, is_client=False)
     return log

@@ -1,4 +1,4 @@
-"""The validator: what a leader refuses, with which answer, what it stamps into a batch, and what a follower takes."""
+"""The validator on a leader: what is refused, with which answer, and what is stamped into a batch."""
 
 import random
 import tracemalloc
@@ -6,7 +6,6 @@ from typing import Any
 
 import pytest
 from hypothesis import given
-from hypothesis import strategies as st
 
 from barnabas.config import LONG_MAX, LogConfig
 from barnabas.records.batch import BatchHeader, read_header
@@ -16,8 +15,6 @@ from barnabas.records.kernel import encode_records
 from barnabas.records.record import Record
 from barnabas.storage.validator import (
     LeaderStamp,
-    OffsetsOutOfOrderError,
-    validate_for_follower,
     validate_for_leader,
 )
 from barnabas.wire.errors import ApiError, ErrorCode
@@ -46,6 +43,12 @@ def as_leader(data: bytes | bytearray | memoryview, *, is_client: bool = True, *
     """Validate as a leader whose log ends at NEXT_OFFSET."""
     leader = LeaderStamp(NEXT_OFFSET, LEADER_EPOCH, NOW_MS, is_client)
     return validate_for_leader(data, LogConfig(**settings), leader)
+
+
+def is_nothing(validated: Validated) -> bool:
+    """Whether nothing is appended."""
+    data, headers = validated
+    return len(data) == 0 and headers == []
 
 
 def rows(*keys: bytes | None, timestamp_deltas: tuple[int, ...] = ()) -> bytes:
@@ -85,7 +88,8 @@ def test_a_slice_of_a_larger_request_is_stamped_in_place() -> None:
     buffer = bytearray(request)
     as_leader(memoryview(buffer)[6:-5])
     assert read_header(buffer, 6).base_offset == NEXT_OFFSET
-    assert (buffer[:6], buffer[-5:]) == (b"before", b"after")
+    assert buffer[:6] == b"before"
+    assert buffer[-5:] == b"after"
 
 
 @pytest.mark.parametrize("wrap", [bytes, lambda data: memoryview(bytes(data))], ids=["bytes", "view"])
@@ -101,8 +105,7 @@ def test_bytes_that_can_not_be_written_stay_untouched(wrap: Any) -> None:
 
 
 def test_an_empty_set_appends_nothing() -> None:
-    data, headers = as_leader(b"")
-    assert (bytes(data), headers) == (b"", [])
+    assert is_nothing(as_leader(b""))
 
 
 def test_an_incomplete_last_batch_is_cut_off_wherever_it_ends() -> None:
@@ -116,7 +119,7 @@ def test_an_incomplete_last_batch_is_cut_off_wherever_it_ends() -> None:
 def test_a_set_without_a_complete_batch_appends_nothing() -> None:
     whole = batch_of(2)
     for size in range(len(whole)):
-        assert as_leader(whole[:size]) == (b"", [])
+        assert is_nothing(as_leader(whole[:size]))
 
 
 @pytest.mark.parametrize("length", [-(2**31), -100, -13, -12, -1, 0, 1, 13, 14, 48])
@@ -138,7 +141,7 @@ def test_a_length_past_the_end_is_an_incomplete_batch_and_takes_no_memory() -> N
     batch = with_fields(batch_of(), batch_length=2**31 - 1)
     tracemalloc.start()
     try:
-        assert as_leader(batch) == (b"", [])
+        assert is_nothing(as_leader(batch))
         assert tracemalloc.get_traced_memory()[1] < 100_000
     finally:
         tracemalloc.stop()
@@ -351,7 +354,7 @@ def test_an_empty_key_is_a_key() -> None:
 @pytest.mark.parametrize("codec", [Codec.NONE, Codec.ZSTD])
 def test_create_time_keeps_timestamps_near_the_clock(codec: Codec, timestamp: int, is_allowed: bool) -> None:
     batch = build_batch([(timestamp, b"key", b"", ())], codec=codec)
-    limits = {"message_timestamp_after_max_ms": 1000, "message_timestamp_before_max_ms": 2000}
+    limits: dict[str, Any] = {"message_timestamp_after_max_ms": 1000, "message_timestamp_before_max_ms": 2000}
     if is_allowed:
         data, _ = as_leader(batch, **limits)
         assert [record.timestamp for record in records_in(data)] == [timestamp]
@@ -625,86 +628,3 @@ def test_a_wrapper_that_expands_past_the_limit_is_too_large(codec: Codec) -> Non
 def test_garbage_in_a_wrapper_is_corrupt() -> None:
     with refused(ErrorCode.CORRUPT_MESSAGE):
         as_leader(build_message(1, 0, NOW_MS, None, b"no gzip at all", attributes=1))
-
-
-# Followers.
-
-
-def test_a_follower_keeps_every_byte_and_offset() -> None:
-    sent = bytes(
-        batch_of(3, base_offset=10, leader_epoch=4)
-        + marker_of(1, commit=True, base_offset=13, leader_epoch=4)
-        + batch_of(2, base_offset=20, leader_epoch=5, codec=Codec.GZIP, log_append_time=7)
-    )
-    data, headers = validate_for_follower(sent, 10)
-    assert bytes(data) == sent
-    assert [(header.base_offset, header.leader_epoch) for header in headers] == [(10, 4), (13, 4), (20, 5)]
-
-
-def test_a_follower_takes_what_compaction_left() -> None:
-    batch = build_batch([Record(12, NOW_MS, b"a", b"", ()), Record(17, NOW_MS, b"b", b"", ())], base_offset=10)
-    empty = with_body(batch_of(2, base_offset=20), b"", count=0)
-    _, headers = validate_for_follower(batch + empty, 5)
-    assert [(header.base_offset, header.last_offset) for header in headers] == [(10, 17), (20, 21)]
-
-
-@pytest.mark.parametrize("offset", [9, 0])
-def test_offsets_that_go_backwards_are_refused(offset: int) -> None:
-    with pytest.raises(OffsetsOutOfOrderError) as caught:
-        validate_for_follower(batch_of(base_offset=offset), 10)
-    assert (caught.value.found, caught.value.expected) == (offset, 10)
-
-
-def test_offsets_that_go_backwards_within_an_append_are_refused() -> None:
-    with pytest.raises(OffsetsOutOfOrderError, match="offset 12, but the log goes on at 13"):
-        validate_for_follower(batch_of(3, base_offset=10) + batch_of(base_offset=12), 10)
-
-
-def test_a_follower_checks_checksums_and_lengths() -> None:
-    good = batch_of(base_offset=10)
-    for bad in (
-        with_fields(good, crc=1),
-        with_fields(good, magic=3),
-        with_fields(good, batch_length=-1),
-        with_fields(good, batch_length=20),
-        with_fields(good, last_offset_delta=-1),
-        with_fields(good, attributes=5),
-    ):
-        with refused(ErrorCode.CORRUPT_MESSAGE):
-            validate_for_follower(bad, 10)
-
-
-def test_a_follower_cuts_off_what_a_fetch_did_not_bring_whole() -> None:
-    first, second = batch_of(base_offset=10), batch_of(base_offset=11)
-    for size in range(len(second)):
-        data, headers = validate_for_follower(first + second[:size], 10)
-        assert bytes(data) == bytes(first)
-        assert len(headers) == 1
-    assert validate_for_follower(b"", 10) == (b"", [])
-
-
-@pytest.mark.parametrize("magic", [0, 1])
-def test_a_follower_keeps_old_messages_as_they_are(magic: int) -> None:
-    plain = build_message_set(magic, [(10, NOW_MS, b"a", b"1"), (11, NOW_MS, b"b", b"2")])
-    wrapped = build_message_set(magic, [(12, NOW_MS, b"c", b"3"), (13, NOW_MS, b"d", b"4")], codec=Codec.GZIP)
-    data, headers = validate_for_follower(plain + wrapped, 10)
-    assert bytes(data) == plain + wrapped
-    assert [header.last_offset for header in headers] == [10, 11, 13]
-    damaged = bytearray(plain)
-    damaged[-1] ^= 1
-    with refused(ErrorCode.CORRUPT_MESSAGE):
-        validate_for_follower(damaged, 10)
-
-
-@given(mutations, st.booleans())
-def test_whatever_a_leader_sends_a_follower_answers_with_a_named_error(changes: list[Mutation], is_old: bool) -> None:
-    old = build_message_set(1, [(10, NOW_MS, b"a", b"1"), (11, NOW_MS, b"b", b"2")])
-    sent = old if is_old else bytes(batch_of(3, base_offset=10) + batch_of(base_offset=13))
-    try:
-        data, headers = validate_for_follower(mutated(sent, changes), 10)
-    except ApiError as error:
-        assert error.code is ErrorCode.CORRUPT_MESSAGE
-    except OffsetsOutOfOrderError as error:
-        assert error.found < error.expected
-    else:
-        assert sum(header.size for header in headers) == len(data)

@@ -67,11 +67,8 @@ NO_LEADER_EPOCH = -1
 SEQUENCE_MODULUS = 1 << 31
 
 CRC = struct.Struct(">I")
-_LENGTH = struct.Struct(">i")
-# What comes before the magic byte, the two fields that the broker owns and the length between them, and what follows.
+# What comes before the magic byte: the two fields that the broker owns, and the length between them.
 PREFIX = struct.Struct(">qii")
-REST = struct.Struct(">bIhiqqqhii")
-assert PREFIX.size + REST.size == HEADER_SIZE
 
 Buffer = bytes | bytearray | memoryview
 
@@ -150,14 +147,6 @@ def read_header(buffer: Buffer, position: int = 0) -> BatchHeader:
         found = max(0, len(buffer) - position)
         raise CorruptRecordError(f"A batch header takes {HEADER_SIZE} bytes, but only {found} are left.", position)
     return BatchHeader._make(HEADER.unpack_from(buffer, position))
-
-
-def read_stamped_header(buffer: Buffer, position: int, base_offset: int, leader_epoch: int) -> BatchHeader:
-    """Reads the header at `position` as it will be once it is stamped; the caller knows that 61 bytes are there."""
-    length = _LENGTH.unpack_from(buffer, position + LENGTH_POSITION)[0]
-    rest = REST.unpack_from(buffer, position + MAGIC_POSITION)
-    # What the constructor of a NamedTuple does inside, at a third of its price: this is the hottest line there is.
-    return tuple.__new__(BatchHeader, (base_offset, length, leader_epoch, *rest))
 
 
 def check_header(header: BatchHeader, position: int) -> None:

@@ -61,6 +61,7 @@ _COUNT = cython.declare(cython.int, 15)
 # Literals of more than 31 bits would be Python objects to Cython.
 _SIGN_BIT = cython.declare(cython.longlong, 0x80000000)
 _INT64_MAX = cython.declare(cython.longlong, 0x7FFFFFFFFFFFFFFF)
+_HALF = cython.declare(cython.longlong, 0x100000000)
 
 
 @cython.cfunc
@@ -211,16 +212,19 @@ def _read_length(
     return length, position
 
 
-def check_records(
-    records: cython.const[cython.uchar][::1],
+@cython.cfunc
+@cython.nogil
+@cython.exceptval(check=False)
+def _walk(
+    data: cython.const[cython.uchar][::1],
+    position: cython.Py_ssize_t,
+    size: cython.Py_ssize_t,
     count: cython.longlong,
     dense: cython.bint,
     last_offset_delta: cython.longlong,
-) -> tuple[int, int, int, int, int]:
-    """Walks every record: (fault, position of the faulty record, least and greatest timestamp delta, null keys)."""
-    size: cython.Py_ssize_t = len(records)
-    position: cython.Py_ssize_t = 0
-    start: cython.Py_ssize_t = 0
+) -> tuple[cython.longlong, cython.Py_ssize_t, cython.longlong, cython.longlong, cython.longlong]:
+    """Checks the records from `position` to `size`: what `check_records` answers."""
+    start: cython.Py_ssize_t = position
     end: cython.Py_ssize_t
     value: cython.longlong
     timestamp_delta: cython.longlong
@@ -232,49 +236,59 @@ def check_records(
     keyless: cython.longlong = 0
     null_key: cython.bint
     fault: cython.longlong = _FINE
+    while index < count:
+        start = position
+        value, position = _read_length(data, start, size)
+        if position < 0:
+            return value, start, 0, 0, 0
+        end = position + value
+        timestamp_delta, position = _read_varint(data, position + 1, end, True)
+        if position < 0:
+            return timestamp_delta, start, 0, 0, 0
+        offset_delta, position = _read_varint(data, position, end, False)
+        if position < 0:
+            return offset_delta, start, 0, 0, 0
+        fault, position, null_key = _skip_payload(data, position, end)
+        if fault != _FINE:
+            return fault, start, 0, 0, 0
+        # It is the same number, but known as soon as the length was read: the processor can begin with the next
+        # record while it is still busy with the fields of this one.
+        position = end
+        if offset_delta <= previous or (dense and offset_delta != index):
+            return _OFFSET_ORDER, start, 0, 0, 0
+        previous = offset_delta
+        keyless += null_key
+        if index == 0:
+            delta_min = delta_max = timestamp_delta
+        elif timestamp_delta < delta_min:
+            delta_min = timestamp_delta
+        elif timestamp_delta > delta_max:
+            delta_max = timestamp_delta
+        index += 1
+    if position != size:
+        return _TRAILING, start, 0, 0, 0
+    if previous > last_offset_delta:
+        return _OFFSET_LAST, start, 0, 0, 0
+    return _FINE, position, delta_min, delta_max, keyless
+
+
+def check_records(
+    records: cython.const[cython.uchar][::1],
+    count: cython.longlong,
+    dense: cython.bint,
+    last_offset_delta: cython.longlong,
+) -> tuple[int, int, int, int, int]:
+    """Walks every record: (fault, position of the faulty record, least and greatest timestamp delta, null keys)."""
+    size: cython.Py_ssize_t = len(records)
+    fault: cython.longlong
+    position: cython.Py_ssize_t
+    delta_min: cython.longlong
+    delta_max: cython.longlong
+    keyless: cython.longlong
     if dense and count != last_offset_delta + 1:
         return _COUNT, 0, 0, 0, 0
     with cython.nogil:
-        while index < count:
-            start = position
-            value, position = _read_length(records, start, size)
-            if position < 0:
-                fault = value
-                break
-            end = position + value
-            timestamp_delta, position = _read_varint(records, position + 1, end, True)
-            if position < 0:
-                fault = timestamp_delta
-                break
-            offset_delta, position = _read_varint(records, position, end, False)
-            if position < 0:
-                fault = offset_delta
-                break
-            fault, position, null_key = _skip_payload(records, position, end)
-            if fault != _FINE:
-                break
-            # It is the same number, but known as soon as the length was read: the processor can begin with the next
-            # record while it is still busy with the fields of this one.
-            position = end
-            if offset_delta <= previous or (dense and offset_delta != index):
-                fault = _OFFSET_ORDER
-                break
-            previous = offset_delta
-            keyless += null_key
-            if index == 0:
-                delta_min = delta_max = timestamp_delta
-            elif timestamp_delta < delta_min:
-                delta_min = timestamp_delta
-            elif timestamp_delta > delta_max:
-                delta_max = timestamp_delta
-            index += 1
-        if fault == _FINE:
-            if position != size:
-                fault = _TRAILING
-            elif previous > last_offset_delta:
-                fault = _OFFSET_LAST
-    if fault != _FINE:
-        return fault, start, 0, 0, 0
+        fault, position, delta_min, delta_max, keyless = _walk(records, 0, size, count, dense, last_offset_delta)
     return fault, position, delta_min, delta_max, keyless
 
 
@@ -297,6 +311,85 @@ def _read_int32(data: cython.const[cython.uchar][::1], position: cython.Py_ssize
     value: cython.longlong = _read_uint32(data, position)
     # The highest bit is worth -2**31, not 2**31.
     return (value & 0x7FFFFFFF) - (value & _SIGN_BIT)
+
+
+@cython.cfunc
+@cython.inline
+@cython.nogil
+@cython.exceptval(check=False)
+def _read_int64(data: cython.const[cython.uchar][::1], position: cython.Py_ssize_t) -> cython.longlong:
+    # The upper half carries the sign; multiplying keeps it where a shift of a negative number would be open in C.
+    return _read_int32(data, position) * _HALF + _read_uint32(data, position + 4)
+
+
+def read_plain_batch(
+    data: cython.uchar[::1], position: cython.Py_ssize_t, base_offset: cython.longlong, leader_epoch: cython.longlong
+) -> tuple | None:
+    """Reads, checks and stamps the batch at `position`, if it is of the kind that almost every request brings.
+
+    That is a batch of a client that is all there, uncompressed, with one offset for each of its records. Answers (the
+    13 fields of its header, least and greatest timestamp delta, null keys), with its checksum still to be compared;
+    or None for every other batch, be it good or bad, which is then left as it is: the long way finds out.
+    """
+    size: cython.Py_ssize_t = len(data) - position
+    length: cython.longlong
+    attributes: cython.longlong
+    last_offset_delta: cython.longlong
+    producer_id: cython.longlong
+    producer_epoch: cython.longlong
+    base_sequence: cython.longlong
+    count: cython.longlong
+    fault: cython.longlong
+    _end: cython.Py_ssize_t
+    delta_min: cython.longlong
+    delta_max: cython.longlong
+    keyless: cython.longlong
+    byte: cython.int
+    if size < 61:
+        return None
+    length = _read_int32(data, position + 8)
+    attributes = data[position + 21] * 256 + data[position + 22]
+    last_offset_delta = _read_int32(data, position + 23)
+    producer_id = _read_int64(data, position + 43)
+    producer_epoch = _read_int32(data, position + 49) & 0xFFFF
+    base_sequence = _read_int32(data, position + 53)
+    count = _read_int32(data, position + 57)
+    if length < 49 or length + 12 > size or data[position + 16] != 2 or count < 1 or count != last_offset_delta + 1:
+        return None
+    # The only attribute it may have is that it is transactional, and then, as ever, a producer has all three fields.
+    if attributes != 0 and attributes != 16:
+        return None
+    if producer_id < 0:
+        if attributes != 0:
+            return None
+    elif producer_epoch >= 0x8000 or base_sequence < 0:
+        return None
+    with cython.nogil:
+        fault, _end, delta_min, delta_max, keyless = _walk(
+            data, position + 61, position + length + 12, count, True, last_offset_delta
+        )
+    if fault != _FINE:
+        return None
+    header = (
+        base_offset,
+        length,
+        leader_epoch,
+        2,
+        _read_uint32(data, position + 17),
+        attributes,
+        last_offset_delta,
+        _read_int64(data, position + 27),
+        _read_int64(data, position + 35),
+        producer_id,
+        producer_epoch - (producer_epoch & 0x8000) * 2,
+        base_sequence,
+        count,
+    )
+    for byte in range(8):
+        data[position + byte] = (base_offset >> (56 - 8 * byte)) & 0xFF
+    for byte in range(4):
+        data[position + 12 + byte] = (leader_epoch >> (24 - 8 * byte)) & 0xFF
+    return header, delta_min, delta_max, keyless
 
 
 def find_batch(buffer: cython.const[cython.uchar][::1], target_offset: cython.longlong) -> tuple[int, int]:

@@ -90,7 +90,8 @@ def read_any_header(buffer: bytes | bytearray | memoryview, position: int) -> Ba
         return legacy_header(buffer, position)
     if left < HEADER_SIZE:
         raise CorruptRecordError(f"only {left} bytes are left, which is too few for a batch header", position)
-    header = BatchHeader._make(HEADER.unpack_from(buffer, position))
+    # What the constructor of a NamedTuple does inside: recovery comes by here for every batch.
+    header: BatchHeader = tuple.__new__(BatchHeader, HEADER.unpack_from(buffer, position))
     check_header(header, position)
     return header
 
@@ -123,52 +124,53 @@ def scan_batches(log: LogFile, start: int = 0) -> Iterator[tuple[int, BatchHeade
     The bytes are only good until the next one is asked for: one buffer is used for the whole walk.
     """
     buffer = memoryview(bytearray(min(CHUNK_BYTES, max(log.size - start, 1))))
-    filled, inside, position = 0, 0, start
+    # Invariant: `chunk` is what was read of the file up to `position` and beyond; the next batch starts at `inside`.
+    chunk, inside, position = buffer[:0], 0, start
     while position < log.size:
-        needed = _bytes_needed(buffer[inside:filled], log, position)
-        if needed > filled - inside:
+        size = _size_at(chunk, inside, log, position)
+        if size > len(chunk) - inside:
             # The batch is not all here: what there is of it goes to the front, and the file fills up the rest.
-            rest = filled - inside
-            target = buffer if needed <= len(buffer) else memoryview(bytearray(needed))
-            target[:rest] = buffer[inside:filled]
-            buffer = target
+            rest = len(chunk) - inside
+            target = buffer if size <= len(buffer) else memoryview(bytearray(size))
+            target[:rest] = chunk[inside:]
+            buffer, inside = target, 0
             end = min(len(buffer), log.size - position)
-            filled = rest + log.file.read_into(buffer[rest:end], position + rest)
-            inside = 0
-            if filled < needed:
-                raise CorruptLogError(log.path, position, _overrun(needed, filled))
+            chunk = buffer[: rest + log.file.read_into(buffer[rest:end], position + rest)]
+            if len(chunk) < size:
+                raise CorruptLogError(log.path, position, _overrun(size, len(chunk)))
             continue
-        header, size = _check_batch(buffer[inside:filled], log.path, position)
-        yield position, header, buffer[inside : inside + size]
+        header = _checked_header(chunk, inside, log.path, position)
+        yield position, header, chunk[inside : inside + size]
         inside += size
         position += size
 
 
-def _bytes_needed(view: memoryview, log: LogFile, position: int) -> int:
-    left = log.size - position
-    if len(view) < ENTRY_SIZE_MIN:
+def _size_at(chunk: memoryview, inside: int, log: LogFile, position: int) -> int:
+    """Return how many bytes are needed for the next batch, as far as can be told from what is here of it."""
+    if len(chunk) - inside < ENTRY_SIZE_MIN:
+        left = log.size - position
         if left < ENTRY_SIZE_MIN:
             raise CorruptLogError(log.path, position, f"only {left} bytes are left, which is too few for a batch")
         return ENTRY_SIZE_MIN
-    length = _LENGTH.unpack_from(view, LENGTH_POSITION)[0]
-    size: int = length + LOG_OVERHEAD
+    size: int = _LENGTH.unpack_from(chunk, inside + LENGTH_POSITION)[0] + LOG_OVERHEAD
     if size < ENTRY_SIZE_MIN:
-        raise CorruptLogError(log.path, position, f"the batch has a length of {length}, which no batch has")
-    if size > left:
-        raise CorruptLogError(log.path, position, _overrun(size, left))
+        reason = f"the batch has a length of {size - LOG_OVERHEAD}, which no batch has"
+        raise CorruptLogError(log.path, position, reason)
+    if size > log.size - position:
+        raise CorruptLogError(log.path, position, _overrun(size, log.size - position))
     return size
 
 
-def _check_batch(view: memoryview, path: str, position: int) -> tuple[BatchHeader, int]:
+def _checked_header(chunk: memoryview, inside: int, path: str, position: int) -> BatchHeader:
     try:
-        header = read_any_header(view, 0)
+        header = read_any_header(chunk, inside)
         if header.magic == MAGIC:
-            check_crc(view, 0, header)
+            check_crc(chunk, inside, header)
         else:
-            check_message(view, 0)
+            check_message(chunk, inside)
     except CorruptRecordError as error:
         raise CorruptLogError(path, position, error.reason) from None
-    return header, header.size
+    return header
 
 
 def records_of(view: memoryview, header: BatchHeader, limit: int) -> list[Record]:

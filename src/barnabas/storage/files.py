@@ -86,8 +86,12 @@ class Files(Protocol):
         """Map a whole file for reading."""
         ...
 
+    def names(self, path: str) -> list[str]:
+        """Return the names in a folder."""
+        ...
+
     def entries(self, path: str) -> Iterator[Entry]:
-        """Yield the names in a folder."""
+        """Yield the names in a folder with what they are, which takes a system call each."""
         ...
 
     def exists(self, path: str) -> bool:
@@ -276,8 +280,12 @@ class OsFiles:
         finally:
             os.close(descriptor)
 
+    def names(self, path: str) -> list[str]:
+        """Return the names in a folder."""
+        return os.listdir(path)
+
     def entries(self, path: str) -> Iterator[Entry]:
-        """Yield the names in a folder."""
+        """Yield the names in a folder with what they are, which takes a system call each."""
         with os.scandir(path) as found:
             for entry in found:
                 if entry.is_dir():

@@ -16,6 +16,7 @@ Rule 3: files that are not ours are left alone.
 import logging
 import os
 from dataclasses import dataclass
+from functools import partial
 
 from barnabas.records.batch import BatchHeader
 from barnabas.storage.batches import CorruptLogError, LogFile, scan_headers
@@ -247,7 +248,7 @@ class _Loader:
                 segment,
                 self._segment_options,
                 self._options.config.index_interval_bytes,
-                lambda segment, batch, view: self._observe(producers, segment, batch, view),
+                partial(self._observe, producers),
             )
             following = self._segments.higher(segment.base_offset)
             if following is None or following.base_offset <= segment.next_offset():

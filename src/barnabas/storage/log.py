@@ -30,6 +30,7 @@ from barnabas.storage.producer_replay import (
     read_end_marker,
     rebuild_producers,
     remove_snapshots_after,
+    remove_stray_snapshots,
     snapshot_offsets,
     snapshot_path,
     write_snapshot,
@@ -598,6 +599,7 @@ class Log:
         if self._is_touched:
             self.flush()
             self._active.close()
+            remove_stray_snapshots(self._options.files, self.directory, self.segments)
             # This syncs the folder, and so makes the names of the indexes durable as well.
             write_snapshot(self._options.files, self.directory, self.log_end_offset, self.producers, durable=True)
         self.abandon()

@@ -6,7 +6,7 @@ state before it. Snapshot files are named by the offset up to which, and without
 
 import logging
 import os
-from collections.abc import Iterable
+from collections.abc import Container, Iterable
 
 from barnabas.records.batch import BatchHeader, CorruptRecordError
 from barnabas.records.builder import read_marker
@@ -29,7 +29,7 @@ def snapshot_path(directory: str, offset: int) -> str:
 
 def snapshot_offsets(files: Files, directory: str) -> list[int]:
     """Return the offsets of all snapshots in a folder, newest first."""
-    stems = [name[: -len(SNAPSHOT_SUFFIX)] for name, _, _ in files.entries(directory) if name.endswith(SNAPSHOT_SUFFIX)]
+    stems = [name[: -len(SNAPSHOT_SUFFIX)] for name in files.names(directory) if name.endswith(SNAPSHOT_SUFFIX)]
     return sorted((int(stem) for stem in stems if len(stem) == 20 and stem.isdecimal()), reverse=True)
 
 
@@ -95,6 +95,13 @@ def replay(producers: ProducerStateManager, segments: Iterable[LogSegment], star
                 except CorruptRecordError as error:
                     raise CorruptLogError(log.path, position, error.reason) from None
                 producers.complete(batch, marker)
+
+
+def remove_stray_snapshots(files: Files, directory: str, kept: Container[int]) -> None:
+    """Remove the snapshots that earlier shutdowns took in the middle of a segment."""
+    for candidate in snapshot_offsets(files, directory):
+        if candidate not in kept:
+            files.remove(snapshot_path(directory, candidate))
 
 
 def remove_snapshots_after(files: Files, directory: str, offset: int) -> None:

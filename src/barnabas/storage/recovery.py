@@ -49,14 +49,15 @@ def recover_segment(
 def _index_batches(segment: LogSegment, log: LogFile, interval_bytes: int, observe: BatchObserver) -> None:
     indexes = IndexWriter(segment, interval_bytes)
     next_offset = segment.base_offset
+    offset_end = segment.base_offset + RELATIVE_OFFSET_MAX + 1
     for position, batch, view in scan_batches(log):
         if batch.base_offset < next_offset:
             reason = f"the batch starts at offset {batch.base_offset}, but {next_offset} or more comes next"
             raise CorruptLogError(log.path, position, reason)
-        if batch.last_offset - segment.base_offset > RELATIVE_OFFSET_MAX:
+        next_offset = batch.base_offset + batch.last_offset_delta + 1
+        if next_offset > offset_end:
             reason = f"offset {batch.last_offset} does not fit into a segment that starts at {segment.base_offset}"
             raise CorruptLogError(log.path, position, reason)
-        next_offset = batch.last_offset + 1
         try:
             observe(segment, batch, view)
         except CorruptRecordError as error:

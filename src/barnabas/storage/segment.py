@@ -102,6 +102,7 @@ class LogSegment:
 
     def __init__(self, options: SegmentOptions, base_offset: int, created_ms: int, suffix: str = "") -> None:
         self._options = options
+        self._stem = segment_file(options.directory, base_offset, "")
         self.base_offset = base_offset
         self.size = 0
         self.created_ms = created_ms
@@ -116,7 +117,7 @@ class LogSegment:
         self._pinned = False
 
     def _path(self, kind: str, suffix: str = "") -> str:
-        return segment_file(self._options.directory, self.base_offset, kind + suffix)
+        return self._stem + kind + suffix
 
     def open(self, size: int, index_size: int, time_index_size: int) -> None:
         """Take over files of these sizes; raises CorruptIndexError when an index has to be made again."""

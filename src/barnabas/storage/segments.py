@@ -20,8 +20,8 @@ class LogSegments:
     def __iter__(self) -> Iterator[LogSegment]:
         return iter(list(self._segments))
 
-    def __contains__(self, base_offset: int) -> bool:
-        return self.floor(base_offset) is not None and self._base_offsets[self._slot(base_offset)] == base_offset
+    def __contains__(self, base_offset: object) -> bool:
+        return base_offset in self._base_offsets
 
     @property
     def first(self) -> LogSegment:
