@@ -1,33 +1,26 @@
-"""Words to build logs with: `records(3)`, `a_log(disk)`, `fill(log, 10)`, `offsets_in(log)`."""
+"""Words for whole logs: `a_log(files, folder)`, `fill(log, 10)`, `consume(log, 0)`; batches are in `builders`."""
 
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any
 
 from barnabas.clock import ManualClock
 from barnabas.config import LogConfig
 from barnabas.records.batch import BatchHeader
-from barnabas.records.builder import build_batch, end_transaction_marker
+from barnabas.records.builder import build_batch
 from barnabas.records.record import DECOMPRESSED_BYTES_MAX, Record
 from barnabas.storage.batches import ENTRY_SIZE_MIN, LogFile, read_any_header, records_of, scan_batches
 from barnabas.storage.files import Files
 from barnabas.storage.loader import LastKnown, load_log
-from barnabas.storage.log import Log, LogOptions
+from barnabas.storage.log import Log
 from barnabas.storage.segment import LogSegment, OpenSegments
-
-NOW_MS = 1_700_000_000_000
+from tests.storage.builders import NOW_MS, log_options
 
 
 def records(count: int, *, timestamp: int = NOW_MS, value_bytes: int = 20, **fields: Any) -> bytearray:
     """A batch of `count` records with keys k0, k1, ... and values of some bytes."""
     rows = [(timestamp, b"k%d" % index, bytes([97 + index % 26]) * value_bytes, ()) for index in range(count)]
     return build_batch(rows, **fields)
-
-
-def marker(producer_id: int, *, commit: bool, timestamp: int = NOW_MS, epoch: int = 0) -> bytearray:
-    """The end of a producer's transaction."""
-    return end_transaction_marker(
-        commit=commit, timestamp=timestamp, producer_id=producer_id, producer_epoch=epoch, coordinator_epoch=1
-    )
 
 
 def a_log(
@@ -40,13 +33,9 @@ def a_log(
     **settings: Any,
 ) -> Log:
     """Open the log in a folder; settings are fields of LogConfig."""
-    options = LogOptions(
-        files=files,
-        clock=clock or ManualClock(NOW_MS),
-        directory=directory,
-        config=config or LogConfig(**settings),
-        open_segments=OpenSegments(limit=2),
-    )
+    options = log_options(files, directory, config or LogConfig(**settings), clock)
+    # So few that every test of several segments closes and opens them again.
+    options = replace(options, open_segments=OpenSegments(limit=2))
     return load_log(options, known or LastKnown())
 
 

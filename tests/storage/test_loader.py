@@ -9,7 +9,8 @@ from barnabas.storage.files import read_whole
 from barnabas.storage.loader import LastKnown
 from barnabas.storage.log import Log
 from tests.records.message_sets import build_message
-from tests.storage.building import NOW_MS, a_log, all_records, bases, consume, fill, records
+from tests.storage.builders import NOW_MS
+from tests.storage.building import a_log, all_records, bases, consume, fill, records
 from tests.storage.conftest import Disk
 
 FOLDER = "orders-0"

@@ -18,7 +18,8 @@ from barnabas.storage.log import Log, LogOptions
 from barnabas.storage.segment import RELATIVE_OFFSET_MAX
 from barnabas.storage.validator import OffsetsOutOfOrderError
 from barnabas.wire.errors import ApiError, ErrorCode
-from tests.storage.building import NOW_MS, a_log, all_records, bases, consume, fill, marker, records
+from tests.storage.builders import NOW_MS, marker_of
+from tests.storage.building import a_log, all_records, bases, consume, fill, records
 from tests.storage.conftest import Disk
 from tests.storage.memory_files import SYNCED_ONLY, MemoryFiles
 
@@ -150,10 +151,10 @@ def test_the_last_stable_offset_waits_for_the_marker(disk: Disk) -> None:
     fill(log, 1)
     assert log.last_stable.message_offset == 3
     assert log.read(3, 100, log.last_stable).records is None
-    log.append_as_leader(marker(7, commit=False), 0, is_client=False)
+    log.append_as_leader(marker_of(7, commit=False), 0, is_client=False)
     log.update_high_watermark(log.log_end_offset)
     assert log.last_stable.message_offset == 5
-    log.append_as_leader(marker(8, commit=True), 0, is_client=False)
+    log.append_as_leader(marker_of(8, commit=True), 0, is_client=False)
     assert log.last_stable.message_offset == 5, "the marker is not below the high watermark yet"
     log.update_high_watermark(log.log_end_offset)
     assert log.last_stable == log.high_watermark
@@ -169,10 +170,10 @@ def test_a_marker_whose_abort_can_not_be_indexed_is_not_appended(memory_files: M
     before = (log.log_end, all_records(log))
     memory_files.fail("write", code=errno.ENOSPC, under="/data/orders-0/00000000000000000000.txnindex")
     with pytest.raises(OSError, match="No space left"):
-        log.append_as_leader(marker(7, commit=False), 0, is_client=False)
+        log.append_as_leader(marker_of(7, commit=False), 0, is_client=False)
     memory_files.heal()
     assert (log.log_end, all_records(log)) == before
-    log.append_as_leader(marker(7, commit=False), 0, is_client=False)
+    log.append_as_leader(marker_of(7, commit=False), 0, is_client=False)
     assert len(log.aborted_transactions(0, 100)) == 1
 
 

@@ -9,7 +9,8 @@ from barnabas.records.batch import BatchHeader, read_header
 from barnabas.storage.batches import CorruptLogError
 from barnabas.storage.segment import ActiveSegment, LogSegment, OpenSegments, SegmentOptions, segment_file
 from barnabas.storage.transaction_index import AbortedTransaction
-from tests.storage.building import NOW_MS, records
+from tests.storage.builders import NOW_MS
+from tests.storage.building import records
 from tests.storage.conftest import Disk
 from tests.storage.memory_files import MemoryFiles
 

@@ -7,7 +7,8 @@ import pytest
 
 from barnabas.storage.loader import LastKnown
 from barnabas.storage.verifier import Fault, partition_folders, segment_base_offsets, verify_partition
-from tests.storage.building import a_log, fill, marker, records
+from tests.storage.builders import marker_of
+from tests.storage.building import a_log, fill, records
 from tests.storage.memory_files import MemoryFiles
 
 FOLDER = "/data/orders-0"
@@ -32,7 +33,7 @@ def test_aborted_transactions_and_leader_epochs_are_held_against_the_log(memory_
     for sequence, epoch in ((0, 1), (2, 4)):
         batch = records(2, producer_id=7, producer_epoch=0, base_sequence=sequence, transactional=True)
         log.append_as_leader(batch, epoch)
-        log.append_as_leader(marker(7, commit=False), epoch, is_client=False)
+        log.append_as_leader(marker_of(7, commit=False), epoch, is_client=False)
     log.close()
     assert checked(memory_files) == ([], [(4, 6, 6)])
 
