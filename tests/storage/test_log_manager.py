@@ -636,3 +636,17 @@ def test_deleted_segments_go_after_the_delay_and_are_read_until_then(files: Memo
     manager.remove_due()
     assert [name for name in names_in(files, f"{A}/orders-0") if name.endswith(".deleted")] == []
     assert log.log_start_offset == log.segments.first.base_offset
+
+
+def test_producers_that_were_quiet_for_long_are_forgotten(files: MemoryFiles) -> None:
+    clock = ManualClock()
+    manager = started(files, clock=clock)
+    log = manager.get_or_create_log(ORDERS_0)
+    log.append_as_leader(sent_by(7, 0), 0)
+    log.append_as_leader(sent_by(8, 0, transactional=True), 0)
+    clock.advance(manager._options.config.producer_id_expiration_ms)
+    manager.remove_expired_producers()
+    assert set(log.producers.producers) == {7, 8}
+    clock.advance(1)
+    manager.remove_expired_producers()
+    assert set(log.producers.producers) == {8}, "a producer with an open transaction is not forgotten"

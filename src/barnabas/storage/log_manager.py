@@ -341,6 +341,12 @@ class LogManager:
             if directory.failure is None:
                 self._guard(directory, remove)
 
+    def remove_expired_producers(self) -> None:
+        """Forget the producers that were quiet for longer than `producer.id.expiration.ms`."""
+        oldest = self._options.clock.now_ms() - self._options.config.producer_id_expiration_ms
+        for managed in self.current_logs.values():
+            managed.log.producers.remove_expired(oldest)
+
     # Flush and checkpoints.
 
     def flush_dirty_logs(self) -> None:

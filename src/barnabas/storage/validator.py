@@ -187,15 +187,22 @@ def _check_size(header: BatchHeader, config: LogConfig) -> None:
 
 
 def _sound_header(data: memoryview, position: int) -> BatchHeader | None:
-    """Return the header of the batch at `position`, whose checksum is right, or None for one that is cut off."""
+    """Return the header of the batch at `position`, or None for one that is cut off.
+
+    A wrong checksum may come right when the client sends the batch again. A header that is wrong under a right checksum
+    is what the client meant to send, and will be next time too, so it gets the other error.
+    """
     if _size_at(data, position) is None:
         return None
+    code = ErrorCode.CORRUPT_MESSAGE
     try:
         header = read_header(data, position)
+        if header.magic == MAGIC:
+            check_crc(data, position, header)
+            code = ErrorCode.INVALID_RECORD
         check_header(header, position)
-        check_crc(data, position, header)
     except CorruptRecordError as error:
-        raise ApiError(ErrorCode.CORRUPT_MESSAGE, error.reason) from None
+        raise ApiError(code, error.reason) from None
     return header
 
 
