@@ -1,0 +1,1 @@
+"""The messages, one declaration each for all versions: a module a family of APIs."""
