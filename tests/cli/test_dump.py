@@ -102,6 +102,40 @@ def test_transactions_and_markers(payments: Path, capsys: pytest.CaptureFixture[
     assert "transactional  control" in text
 
 
+def control_record(version: int, control_type: int, value: bytes) -> tuple[int, bytes, bytes, tuple[()]]:
+    return NOW_MS, struct.pack(">hh", version, control_type), value, ()
+
+
+def test_control_records_that_are_no_markers(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """So begins Kafka's metadata log: the change of leader is of type 2; what comes after it is shown, too."""
+    path = tmp_path / f"{SEGMENT}.log"
+    leader_change = build_batch([control_record(0, 2, b"\0\0\0"), control_record(1, 77, b"")], control=True)
+    path.write_bytes(leader_change + build_batch([(NOW_MS, None, b"after", ())], base_offset=2))
+    [_, first, second, _, record] = dump_json(capsys, "--records", path)
+    assert first == {"offset": 0, "timestamp": NOW_MS, "control_type": 2, "version": 0}
+    assert second == {"offset": 1, "timestamp": NOW_MS, "control_type": 77, "version": 1}
+    assert record["value"] == "after"
+    assert main(["dump", "--records", str(path)]) == 0
+    assert "(2023-11-14T22:13:20.000Z)  control_type 2  version 0\n" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(
+    ("record", "words"),
+    [
+        (control_record(0, 1, b"\0"), "The value of a marker has at least 6 bytes"),
+        (control_record(-1, 2, b"\0" * 6), "The version of a marker is 0 or later, but -1 was found"),
+        ((NOW_MS, b"\0\0\0", b"\0" * 6, ()), "The key of a marker has at least 4 bytes"),
+    ],
+    ids=["short value", "version", "short key"],
+)
+def test_a_damaged_marker(tmp_path: Path, record: Any, words: str, capsys: pytest.CaptureFixture[str]) -> None:
+    path = tmp_path / f"{SEGMENT}.log"
+    path.write_bytes(build_batch([record], control=True))
+    before, complaint = dump_damaged(capsys, "--records", path)
+    assert len(before) == 1
+    assert complaint.startswith(f"barnabas dump: {path}, position 0: {words}")
+
+
 @pytest.mark.parametrize("codec", Codec)
 def test_every_codec(tmp_path: Path, codec: Codec, capsys: pytest.CaptureFixture[str]) -> None:
     path = tmp_path / f"{SEGMENT}.log"
@@ -390,3 +424,14 @@ def test_no_damage_is_answered_with_a_traceback(
     (folder / source.name).write_bytes(content)
     assert main(["dump", "--records", str(folder / source.name)]) in (0, 1)
     assert main(["dump", "--json", "--records", str(folder / source.name)]) in (0, 1)
+
+
+@pytest.mark.parametrize(
+    "name", ["00000000000000000000.index", "00000000000000000000.txnindex", "7.snapshot", "meta.properties"]
+)
+def test_a_file_of_absurd_size_is_not_read(tmp_path: Path, name: str, capsys: pytest.CaptureFixture[str]) -> None:
+    path = tmp_path / name
+    with open(path, "wb") as file:
+        file.truncate(3 << 30)
+    assert main(["dump", str(path)]) == 1
+    assert "3221225472 bytes" in capsys.readouterr().err

@@ -1,5 +1,6 @@
 """The command as it is installed: help, bad words, broken pipes, full disks, odd terminals."""
 
+import importlib.metadata
 import os
 import subprocess
 import sys
@@ -37,6 +38,19 @@ def test_help_names_every_command_and_shows_examples() -> None:
         assert name in done.stdout
         assert sentence in " ".join(done.stdout.split())
         assert f"  barnabas {name} " in done.stdout
+
+
+def test_help_claims_no_more_than_there_is() -> None:
+    said = " ".join(run("--help").stdout.split())
+    assert "already speaks to" not in said
+    assert "So far there are the tools that look into log directories" in said
+    assert "there is no broker to connect a client to yet" in said
+
+
+def test_the_version_is_that_of_the_package() -> None:
+    done = run("--version")
+    assert (done.returncode, done.stderr) == (0, "")
+    assert done.stdout == f"barnabas {importlib.metadata.version('barnabas')}\n"
 
 
 @pytest.mark.parametrize("command", COMMANDS)

@@ -109,6 +109,8 @@ DAMAGES = [
            "no batch starts at position 177"),
     Damage("a wrong offset", put(f"{ORDERS}.index", 0, struct.pack(">i", 3)), f"{ORDERS}.index", "position 0",
            "says offset 48, but its batch has 50 to 54"),
+    Damage("an offset at which no batch ends", put(f"{ORDERS}.index", 0, struct.pack(">i", 7)), f"{ORDERS}.index",
+           "position 0", "says offset 52, but no batch ends there"),
     Damage("an entry past the end", append(f"{ORDERS}.index", struct.pack(">ii", 20, 600)), f"{ORDERS}.index",
            "position 16", "says position 600, but the log ends at 538"),
     Damage("an odd length", append(f"{ORDERS}.index", b"\1\2\3"), f"{ORDERS}.index", "position 16", "19 bytes"),
@@ -120,6 +122,10 @@ DAMAGES = [
            f"{ORDERS}.timeindex", "position 24", "says offset 144, but the log ends before"),
     Damage("an odd time index", cut(f"{ORDERS}.timeindex", 23), f"{ORDERS}.timeindex", "position 12", "23 bytes"),
     Damage("a missing index", remove(f"{ORDERS}.index"), f"{ORDERS}.index", "position 0", "the index is missing"),
+    Damage("emptied leader epochs", cut("orders-0/leader-epoch-checkpoint", 0), "orders-0/leader-epoch-checkpoint",
+           "position 0", "the file has no entries, but batches have leader epochs up to 1"),
+    Damage("missing leader epochs", remove("orders-0/leader-epoch-checkpoint"), "orders-0/leader-epoch-checkpoint",
+           "position 0", "the file is missing, but batches have leader epochs up to 1"),
     Damage("a version of an abort", put(f"{PAYMENTS}.txnindex", 34, b"\0\1"), f"{PAYMENTS}.txnindex", "position 34",
            "version 1"),
     Damage("an abort past the end", put(f"{PAYMENTS}.txnindex", 34 + 18, struct.pack(">q", 70)),
@@ -232,6 +238,63 @@ def test_indexes_may_be_missing_after_a_crash(data_dir: Path) -> None:
     assert main(["verify", str(data_dir / "orders-0")]) == 0
 
 
+def test_leader_epochs_may_be_missing_after_a_crash(data_dir: Path) -> None:
+    remove(".kafka_cleanshutdown")(data_dir)
+    remove("orders-0/leader-epoch-checkpoint")(data_dir)
+    assert main(["verify", str(data_dir)]) == 0
+
+
+@pytest.mark.parametrize("marker", [True, False])
+def test_a_log_that_vanished_is_missed_by_its_indexes(
+    data_dir: Path, marker: bool, capsys: pytest.CaptureFixture[str]
+) -> None:
+    remove(f"orders-0/{SECOND_SEGMENT}.log")(data_dir)
+    if not marker:
+        remove(".kafka_cleanshutdown")(data_dir)
+    assert main(["verify", str(data_dir)]) == 1
+    [first, second, _] = capsys.readouterr().out.splitlines()
+    missed = data_dir / "orders-0" / SECOND_SEGMENT
+    assert first == f"{missed}.index, position 0: the index has no log file"
+    assert second == f"{missed}.timeindex, position 0: the index has no log file"
+
+
+def test_a_partition_whose_logs_are_all_gone(orders: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    for path in [*orders.glob("*.log"), *orders.glob("*index")]:
+        path.unlink()
+    for target in (orders, orders.parent):
+        assert main(["verify", str(target)]) == 1
+        assert capsys.readouterr().out.startswith(f"{orders}, position 0: there is no segment\n")
+
+
+@pytest.mark.parametrize("kind", ["empty", "foreign"])
+def test_a_folder_that_is_no_log_directory_is_refused(
+    data_dir: Path, tmp_path: Path, kind: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    folder = tmp_path / "notes-1"
+    folder.mkdir()
+    if kind == "foreign":
+        (folder / "photos").mkdir()
+        (folder / "notes.txt").write_text("x")
+    assert main(["verify", str(data_dir), str(folder)]) == 2
+    captured = capsys.readouterr()
+    assert captured.out == ""
+    assert captured.err == (
+        f"barnabas verify: {folder} is not a log directory:"
+        " there is no partition, no checkpoint and no meta.properties in it\n"
+    )
+
+
+@pytest.mark.parametrize("name", ["meta.properties", "recovery-point-offset-checkpoint"])
+def test_a_log_directory_without_partitions_is_sound(
+    data_dir: Path, tmp_path: Path, name: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    folder = tmp_path / "fresh"
+    folder.mkdir()
+    shutil.copy(data_dir / name, folder)
+    assert main(["verify", str(folder)]) == 0
+    assert capsys.readouterr().out.startswith("0 partitions, ")
+
+
 def test_zeros_that_kafka_left_after_a_crash_are_no_fault(data_dir: Path) -> None:
     remove(".kafka_cleanshutdown")(data_dir)
     cut(f"{ORDERS}.index", 10_485_760)(data_dir)
@@ -265,6 +328,7 @@ def test_a_log_that_is_being_moved_here_may_be_behind(data_dir: Path, capsys: py
     future.mkdir()
     for path in (data_dir / "orders-0").glob(f"{SEGMENT}.*"):
         shutil.copy(path, future)
+    shutil.copy(data_dir / "orders-0" / "leader-epoch-checkpoint", future)
     assert main(["verify", str(data_dir)]) == 0
     assert capsys.readouterr().out.startswith("3 partitions, 6 segments, ")
 

@@ -1,6 +1,7 @@
 """The small text files: what is written is read again and is what Kafka writes; damage has a path and a line."""
 
 import json
+from pathlib import Path
 from uuid import UUID
 
 import pytest
@@ -26,7 +27,7 @@ from barnabas.storage.checkpoint import (
     write_partition_metadata,
     write_properties,
 )
-from barnabas.storage.files import read_whole, write_whole
+from barnabas.storage.files import SMALL_FILE_BYTES_MAX, OsFiles, read_whole, write_whole
 from tests.storage.conftest import Disk
 from tests.storage.memory_files import KEEPS, SYNCED_ONLY, DiskStoppedError, MemoryFiles
 
@@ -276,3 +277,11 @@ def test_the_clean_shutdown_marker_is_that_of_kafka(memory_files: MemoryFiles) -
     content = read_whole(memory_files.crash(SYNCED_ONLY), f"/data/{CLEAN_SHUTDOWN_MARKER}")
     assert json.loads(content) == {"version": 0, "brokerEpoch": -1}
     assert CLEAN_SHUTDOWN_MARKER == ".kafka_cleanshutdown"
+
+
+def test_a_file_that_is_too_large_is_damaged(tmp_path: Path) -> None:
+    path = str(tmp_path / "checkpoint")
+    OsFiles().open(path, writable=True).truncate(SMALL_FILE_BYTES_MAX + 1)
+    for read in (read_offsets, read_epochs, read_properties, read_partition_metadata):
+        with pytest.raises(CheckpointError, match=f"line 1: the file has {SMALL_FILE_BYTES_MAX + 1} bytes"):
+            read(OsFiles(), path)

@@ -18,6 +18,7 @@ from barnabas.storage.files import (
     DirectoryLockedError,
     Entry,
     Files,
+    FileTooLargeError,
     OsFiles,
     read_whole,
     write_whole,
@@ -308,6 +309,24 @@ def test_memory_is_like_the_real_disk(script: list[tuple[Any, ...]]) -> None:
         for call in script:
             assert perform(memory, "/root", call) == perform(OsFiles(), root, call), call
             assert tree(memory, "/root") == tree(OsFiles(), root)
+
+
+# read_whole.
+
+
+def test_read_whole_refuses_a_file_that_is_larger_than_it_can_be(disk: Disk) -> None:
+    path = disk.path("checkpoint")
+    write_whole(disk.files, path, b"abcd")
+    assert read_whole(disk.files, path, 4) == b"abcd"
+    with pytest.raises(FileTooLargeError, match="checkpoint: the file has 4 bytes, but one of its kind has at most 3"):
+        read_whole(disk.files, path, 3)
+
+
+def test_read_whole_does_not_read_a_file_with_a_hole_of_gigabytes(tmp_path: Path) -> None:
+    path = str(tmp_path / "checkpoint")
+    OsFiles().open(path, writable=True).truncate(3 * 2**30)
+    with pytest.raises(FileTooLargeError):
+        read_whole(OsFiles(), path)
 
 
 # write_whole.

@@ -273,3 +273,45 @@ def test_old_message_sets_in_a_segment_are_read(disk: Disk, magic: int) -> None:
         assert log.find_offset_by_timestamp(NOW_MS + 5) == TimestampOffset(NOW_MS + 9, 9)
     log.close()
     assert offsets(log_on(disk, CLEAN)) == [3, 4, 9, 10, 11, 12]
+
+
+def test_damage_before_the_recovery_point_costs_nothing_behind_it(closed: Disk) -> None:
+    """An index is missing and its segment damaged; what was flushed after it is kept, and no offset is given twice."""
+    closed.files.remove(file_of(closed, 0, ".index"))
+    overwrite(closed, file_of(closed, 0, ".log"), 100, b"\xff\xff\xff")
+    log = log_on(closed, LastKnown(recovery_point=13))
+    assert bases(log) == [0, 6, 12]
+    assert offsets(log) == list(range(6, 18))
+    log.append_as_leader(records(1), 0)
+    log.flush()
+    log.abandon()
+    log = log_on(closed, LastKnown(recovery_point=19))
+    assert (log.log_end_offset, offsets(log)) == (19, list(range(6, 19)))
+
+
+@pytest.mark.parametrize("position", [-1, 10**6])
+@pytest.mark.parametrize("clean", [True, False])
+def test_an_index_that_points_outside_of_the_log_is_made_again(closed: Disk, position: int, clean: bool) -> None:
+    path = file_of(closed, 12, ".index")
+    before = read_whole(closed.files, path)
+    overwrite(closed, path, len(before), (5).to_bytes(4, "big") + position.to_bytes(4, "big", signed=True))
+    log = log_on(closed, LastKnown(had_clean_shutdown=clean))
+    assert log.log_end_offset == 18
+    log.update_high_watermark(18)
+    assert [record.offset for record in consume(log, 0)] == list(range(18))
+
+
+def test_a_log_that_lost_its_end_after_a_clean_stop_goes_on_where_it_ends(closed: Disk) -> None:
+    path = file_of(closed, 12, ".log")
+    size = len(read_whole(closed.files, path))
+    closed.files.open(path, writable=True).truncate(size // 2)
+    log = log_on(closed, CLEAN)
+    assert log.log_end_offset == 15
+    fill(log, 1)
+    assert offsets(log) == list(range(18))
+    log.close()
+
+
+def test_a_missing_file_of_leader_epochs_is_made_again(closed: Disk) -> None:
+    closed.files.remove(closed.path(f"{FOLDER}/leader-epoch-checkpoint"))
+    assert log_on(closed, CLEAN).leader_epochs.entries == [(0, 0)]

@@ -12,12 +12,14 @@ from barnabas.clock import ManualClock
 from barnabas.config import LogConfig
 from barnabas.model import LogOffsetMetadata, TimestampOffset
 from barnabas.records.batch import read_header
+from barnabas.records.codecs import Codec
 from barnabas.records.record import Record
 from barnabas.storage.loader import LastKnown
 from barnabas.storage.log import Log, LogOptions
 from barnabas.storage.segment import RELATIVE_OFFSET_MAX
 from barnabas.storage.validator import OffsetsOutOfOrderError
 from barnabas.wire.errors import ApiError, ErrorCode
+from tests.records.message_sets import build_message_set
 from tests.storage.builders import NOW_MS, marker_of
 from tests.storage.building import a_log, all_records, bases, consume, fill, records
 from tests.storage.conftest import Disk
@@ -478,6 +480,110 @@ def test_closing_an_untouched_log_writes_nothing(memory_files: MemoryFiles) -> N
     steps = memory_files.steps
     a_log(memory_files, "/data/orders-0", LastKnown(had_clean_shutdown=True)).close()
     assert memory_files.steps == steps
+
+
+# What other threads and later layers do.
+
+
+def test_a_flush_that_was_overtaken_by_a_truncation_promises_nothing(disk: Disk) -> None:
+    log = log_on(disk)
+    fill(log, 4)
+    pending = log.prepare_flush()
+    assert pending is not None
+    log.truncate_to(6)
+    fill(log, 2)
+    pending.run()
+    log.finish_flush(pending)
+    assert log.recovery_point == 0
+    log.flush()
+    assert log.recovery_point == 12
+
+
+def test_a_flush_skips_segments_that_were_deleted_meanwhile(disk: Disk) -> None:
+    log = log_on(disk, segment_bytes=300)
+    fill(log, 6)
+    pending = log.prepare_flush()
+    assert pending is not None
+    for segment in log.delete_old_segments(lambda segment, _: segment.base_offset == 0):
+        segment.delete()
+    pending.run()
+    log.finish_flush(pending)
+    assert log.recovery_point == 18
+
+
+def test_a_log_that_was_let_go_refuses_in_a_sentence(disk: Disk) -> None:
+    log = log_on(disk)
+    fill(log, 1)
+    log.close()
+    log.close()
+    log.abandon()
+    for action in (
+        lambda: log.append_as_leader(records(1), 0),
+        lambda: log.read(0, 1, log.log_end),
+        lambda: log.roll(),
+        lambda: log.truncate_to(0),
+        lambda: log.delete_old_segments(lambda *_: True),
+    ):
+        with pytest.raises(ApiError) as caught:
+            action()
+        assert caught.value.code is ErrorCode.KAFKA_STORAGE_ERROR
+
+
+def test_lowering_the_size_of_indexes_at_run_time_rolls(disk: Disk) -> None:
+    log = log_on(disk, index_interval_bytes=0)
+    for index in range(10):
+        fill(log, 1, timestamp=NOW_MS + index)
+    log.update_config(LogConfig(index_interval_bytes=0, segment_index_bytes=24))
+    fill(log, 5, timestamp=NOW_MS + 20)
+    assert [record.offset for record in consume(log, 0)] == list(range(45))
+    log.close()
+
+
+def test_an_append_that_fails_leaves_no_epoch(memory_files: MemoryFiles) -> None:
+    log = a_log(memory_files, "/data/orders-0")
+    log.append_as_follower(records(3, base_offset=0, leader_epoch=1))
+    memory_files.fail_next_write(errno.ENOSPC)
+    with pytest.raises(OSError, match="No space left"):
+        log.append_as_follower(records(3, base_offset=3, leader_epoch=9))
+    log.append_as_follower(records(3, base_offset=3, leader_epoch=5))
+    assert log.leader_epochs.entries == [(1, 0), (5, 3)]
+
+
+def test_truncating_to_the_end_forgets_an_epoch_without_records(disk: Disk) -> None:
+    log = log_on(disk)
+    fill(log, 1)
+    log.leader_epochs.assign(7, 3)
+    log.truncate_to(3)
+    assert log.leader_epochs.entries == [(0, 0)]
+    with pytest.raises(ValueError, match="offset -1"):
+        log.truncate_to(-1)
+
+
+def test_an_idempotent_producer_sends_one_batch_at_a_time(disk: Disk) -> None:
+    log = log_on(disk)
+    assert refused(log, sent(0) + sent(50)) is ErrorCode.INVALID_RECORD
+    assert refused(log, records(1) + sent(0)) is ErrorCode.INVALID_RECORD
+
+
+def test_there_is_no_offset_after_the_last(disk: Disk) -> None:
+    log = log_on(disk)
+    log.append_as_follower(records(1, base_offset=2**63 - 3))
+    assert log.append_as_leader(records(1), 0).last_offset == 2**63 - 2
+    assert refused(log, records(1)) is ErrorCode.INVALID_RECORD
+    with pytest.raises(ApiError):
+        log.append_as_follower(records(1, base_offset=2**63 - 1))
+
+
+@pytest.mark.parametrize("offset", [10, 12, 13])
+def test_an_old_wrapper_is_cut_off_whole(disk: Disk, offset: int) -> None:
+    log = log_on(disk)
+    log.append_as_follower(records(10, base_offset=0))
+    wrapper = build_message_set(1, [(10 + index, NOW_MS, b"k", b"v") for index in range(4)], codec=Codec.GZIP)
+    log.append_as_follower(wrapper)
+    log.append_as_follower(records(1, base_offset=14))
+    log.truncate_to(offset)
+    assert log.log_end_offset == 10
+    assert log_on(disk).log_end_offset == 10
 
 
 # Against a model.

@@ -2,12 +2,15 @@
 
 import errno
 import os
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
-from barnabas.storage.checkpoint import CLEAN_SHUTDOWN_MARKER, RECOVERY_POINT_CHECKPOINT
+from barnabas.model import TopicPartition
+from barnabas.storage.checkpoint import CLEAN_SHUTDOWN_MARKER, META_PROPERTIES, RECOVERY_POINT_CHECKPOINT
 from barnabas.storage.files import OsFiles
+from barnabas.storage.log_directory import FolderKind
 from barnabas.storage.log_manager import LogManager, NoLogDirectoryError
 from barnabas.wire.errors import ErrorCode
 from tests.storage.builders import batch_of, refused
@@ -130,6 +133,35 @@ def test_the_last_folder_that_fails_is_the_end(files: MemoryFiles) -> None:
         manager.flush_dirty_logs()
 
 
+def test_without_a_folder_no_log_is_made(files: MemoryFiles) -> None:
+    manager = started(files, A)
+    for _ in range(2):
+        with pytest.raises(NoLogDirectoryError, match="no log directory is left"):
+            if manager.directories[0].failure is None:
+                manager.fail_directory(manager.directories[0], OSError(errno.EIO, "test"))
+            manager.get_or_create_log(USERS_0)
+
+
+@pytest.mark.parametrize(
+    "use",
+    [
+        lambda manager, partition: manager.truncate_to(partition, 0),
+        lambda manager, partition: manager.truncate_fully_and_start_at(partition, 0),
+        lambda manager, partition: manager.delete_log(partition),
+        lambda manager, partition: manager.delete_segments(partition, []),
+    ],
+)
+def test_a_log_that_is_not_there_is_answered_with_an_error(
+    files: MemoryFiles, use: Callable[[LogManager, TopicPartition], None]
+) -> None:
+    manager = two_folders(files)
+    with refused(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, "there is no log of users-0"):
+        use(manager, USERS_0)
+    manager.fail_directory(manager.directories[1], OSError(errno.EIO, "test"))
+    with refused(ErrorCode.KAFKA_STORAGE_ERROR, "orders-1 is offline"):
+        use(manager, ORDERS_1)
+
+
 # A full disk.
 
 
@@ -211,6 +243,57 @@ def test_logs_that_could_not_be_loaded_are_not_made_anew_elsewhere(files: Memory
     files.fail("write", code=code, under=f"{B}/orders-1", once=False)
     manager = started(files, A, B, settings=FLUSHING)
     check_b_is_offline(manager)
+
+
+@pytest.mark.parametrize("broken", [".lock", META_PROPERTIES, RECOVERY_POINT_CHECKPOINT])
+def test_logs_of_a_folder_that_can_be_listed_only_are_not_made_anew_elsewhere(files: MemoryFiles, broken: str) -> None:
+    two_folders(files).checkpoint_recovery_points()
+    files = files.crash(EVERYTHING)
+    files.fail("open", under=f"{B}/{broken}", once=False)
+    manager = started(files, A, B, settings=FLUSHING)
+    check_b_is_offline(manager)
+
+
+def test_a_foreign_folder_is_no_reason_not_to_know_the_logs_beside_it(files: MemoryFiles) -> None:
+    two_folders(files)
+    files = files.crash(EVERYTHING)
+    files.make_directory(f"{B}/photos")
+    files.fail("open", under=f"{B}/.lock", once=False)
+    check_b_is_offline(started(files, A, B, settings=FLUSHING))
+
+
+def test_while_a_folder_can_not_be_listed_only_partitions_that_are_new_are_made(files: MemoryFiles) -> None:
+    two_folders(files)
+    files = files.crash(EVERYTHING)
+    files.fail_directory(B)
+    manager = started(files, A, B, settings=FLUSHING)
+    assert manager.get_or_create_log(ORDERS_0).log_end_offset == 6
+    for kind in (FolderKind.CURRENT, FolderKind.FUTURE):
+        with refused(ErrorCode.KAFKA_STORAGE_ERROR, "orders-1 may be in /disks/b"):
+            manager.get_or_create_log(ORDERS_1, kind=kind)
+    assert manager.get_or_create_log(USERS_0, is_new=True).directory == f"{A}/users-0"
+    files.heal()
+    manager.shutdown()
+    assert started(files, A, B).current_logs[ORDERS_1].log.log_end_offset == 6
+
+
+@pytest.mark.parametrize("at_start", [True, False])
+def test_a_future_log_that_is_offline_is_not_made_anew_and_its_partition_is_online(
+    files: MemoryFiles, at_start: bool
+) -> None:
+    manager = started(files, A, B, settings=FLUSHING)
+    fill(manager.get_or_create_log(ORDERS_0), 3)
+    fill(manager.get_or_create_log(ORDERS_0, kind=FolderKind.FUTURE), 3)
+    if at_start:
+        files = files.crash(EVERYTHING)
+        files.fail("open", under=f"{B}/.lock", once=False)
+        manager = started(files, A, B, settings=FLUSHING)
+    else:
+        manager.fail_directory(manager.directories[1], OSError(errno.EIO, "test"))
+    with refused(ErrorCode.KAFKA_STORAGE_ERROR):
+        manager.get_or_create_log(ORDERS_0, kind=FolderKind.FUTURE)
+    manager.delete_log(ORDERS_0)
+    assert manager.get_or_create_log(ORDERS_0).log_end_offset == 0
 
 
 def test_without_a_folder_that_works_there_is_no_start(files: MemoryFiles) -> None:

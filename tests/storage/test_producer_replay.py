@@ -1,6 +1,7 @@
 """Producer state from snapshots and batches: after any restart or truncation it is what it was before."""
 
 from dataclasses import dataclass, field
+from pathlib import Path
 
 import pytest
 from hypothesis import given
@@ -9,7 +10,7 @@ from hypothesis import strategies as st
 from barnabas.records.batch import read_header
 from barnabas.records.builder import build_batch
 from barnabas.storage.batches import CorruptLogError
-from barnabas.storage.files import read_whole, write_whole
+from barnabas.storage.files import OsFiles, read_whole, write_whole
 from barnabas.storage.loader import LastKnown
 from barnabas.storage.log import Log
 from barnabas.storage.producer_replay import (
@@ -299,3 +300,17 @@ def test_what_is_appended_after_a_truncation_is_rebuilt_too(
     rebuilt = rebuild_producers(files, log.directory, log.segments, log.log_end_offset, 0)
     rebuilt.on_high_watermark(log.log_end_offset)
     assert state_of(rebuilt) == state_of(log.producers)
+
+
+def test_a_snapshot_that_is_too_large_is_dropped_and_an_older_one_used(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    files, directory = OsFiles(), str(tmp_path)
+    producers = ProducerStateManager()
+    producers.update(producer_header(7, 0))
+    write_snapshot(files, directory, 5, producers, durable=False)
+    files.open(snapshot_path(directory, 9), writable=True).truncate(3 * 2**30)
+    restored, offset = restore_snapshot(files, directory, 10, 0)
+    assert (set(restored.producers), offset) == ({7}, 5)
+    assert snapshot_offsets(files, directory) == [5]
+    assert "is dropped: " in caplog.text

@@ -1,6 +1,7 @@
 """LogSegment and ActiveSegment: append, read, search, truncate, seal, and what is left when the disk says no."""
 
 import errno
+import struct
 
 import pytest
 
@@ -270,3 +271,26 @@ def test_the_least_recently_used_segments_are_closed(disk: Disk) -> None:
     assert sealed[0].file() is not files[0]
     assert sealed[2].file() is files[2]
     assert sealed[1].file() is not files[1]
+
+
+@pytest.mark.parametrize("entry", [(1, -5), (1, 10**6), (1, 1), (0, 300)])
+def test_an_index_entry_that_is_wrong_is_found_out_by_a_read(disk: Disk, entry: tuple[int, int]) -> None:
+    """An index must never hide a record: it is made again from the log, and the read finds what is there."""
+    active = an_active(disk, index_interval_bytes=100)
+    for base in range(50, 90):
+        add(active, base)
+    sealed = active.seal()
+    disk.files.open(sealed.offset_index.path, writable=True).write_at(struct.pack(">ii", *entry), 0)
+    sealed.release()
+    for offset in range(50, 90):
+        assert read_header(read_bytes(sealed, offset)).base_offset == offset
+
+
+def test_lowering_the_size_of_indexes_lets_a_segment_be_closed(disk: Disk) -> None:
+    active = an_active(disk, index_interval_bytes=0)
+    for base in range(50, 90):
+        add(active, base, timestamp=NOW_MS + base)
+    active.index_writer.resize(0, 24)
+    assert active.index_writer.is_full
+    add(active, 90, timestamp=NOW_MS + 90)
+    assert active.seal().largest == TimestampOffset(NOW_MS + 90, 90)

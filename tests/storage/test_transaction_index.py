@@ -1,12 +1,13 @@
 """TransactionIndex: which aborted transactions touch a range, what truncation leaves, and damage with its position."""
 
 import struct
+from pathlib import Path
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from barnabas.storage.files import read_whole, write_whole
+from barnabas.storage.files import OsFiles, read_whole, write_whole
 from barnabas.storage.index import CorruptIndexError
 from barnabas.storage.transaction_index import ABORTED_ENTRY, AbortedTransaction, TransactionIndex, decode_aborted
 from tests.storage.conftest import Disk
@@ -193,3 +194,10 @@ def test_the_index_agrees_with_a_list(rows: list[tuple[int, int, int]], data: st
     assert [it for it in before_end if it.last_offset >= start and it.first_offset < end] == [
         it for it in found if it.last_offset < end
     ]
+
+
+def test_a_file_that_is_too_large_is_damaged_and_not_read(tmp_path: Path) -> None:
+    path = str(tmp_path / "00000000000000000100.txnindex")
+    OsFiles().open(path, writable=True).truncate(3 * 2**30)
+    with pytest.raises(CorruptIndexError, match="position 0: the file has 3221225472 bytes"):
+        TransactionIndex(OsFiles(), path, BASE_OFFSET).entries()

@@ -15,7 +15,7 @@ from struct import Struct
 from typing import Any
 
 from barnabas.records.batch import CODEC_MASK, MAGIC, BatchHeader, CorruptRecordError
-from barnabas.records.builder import read_marker
+from barnabas.records.builder import MARKER_KEY, read_marker
 from barnabas.records.codecs import Codec
 from barnabas.records.record import DECOMPRESSED_BYTES_MAX, Record
 from barnabas.storage.batches import CorruptLogError, LogFile, records_of, scan_batches
@@ -31,10 +31,12 @@ from barnabas.storage.checkpoint import (
     iterate_properties,
     read_partition_metadata,
 )
-from barnabas.storage.files import Files, OsFiles, read_whole
+from barnabas.storage.files import Files, FileTooLargeError, OsFiles, read_whole
 from barnabas.storage.index import OFFSET_ENTRY, TIME_ENTRY, CorruptIndexError, check_length
+from barnabas.storage.producer_replay import SNAPSHOT_BYTES_MAX
 from barnabas.storage.producers import CorruptSnapshotError, decode_snapshot
 from barnabas.storage.transaction_index import decode_aborted
+from barnabas.storage.verifier import INDEX_BYTES_MAX
 
 Row = dict[str, Any]
 
@@ -44,6 +46,8 @@ class RecordRow(Row):
 
 
 PASSING_SUFFIXES = (".deleted", ".cleaned", ".swap")
+# The types of the control records that end a transaction, abort and commit. Kafka's own metadata log has others.
+MARKER_TYPES = (0, 1)
 
 DESCRIPTION = "Show what is in a segment (.log), an index, a snapshot, a checkpoint or a metadata file."
 EXAMPLES = """\
@@ -91,7 +95,7 @@ def _until_damage(rows: Iterator[Row], path: str) -> Iterator[Row | str]:
     """
     try:
         yield from rows
-    except (CorruptLogError, CorruptIndexError, CheckpointError) as error:
+    except (CorruptLogError, CorruptIndexError, CheckpointError, FileTooLargeError) as error:
         yield str(error)
     except CorruptSnapshotError as error:
         yield f"{path}, position 0: {error}"
@@ -234,13 +238,21 @@ def _batch_row(position: int, batch: BatchHeader) -> Row:
 def _record_row(record: Record, batch: BatchHeader) -> Row:
     row: Row = {"offset": record.offset, "timestamp": record.timestamp}
     if batch.is_control:
-        is_commit, coordinator_epoch = read_marker(record)
-        return {**row, "marker": "COMMIT" if is_commit else "ABORT", "coordinator_epoch": coordinator_epoch}
+        return row | _control_fields(record)
     row |= _bytes_field("key", record.key)
     row |= _bytes_field("value", record.value)
     if record.headers:
         row["headers"] = [_bytes_field("key", key) | _bytes_field("value", value) for key, value in record.headers]
     return row
+
+
+def _control_fields(record: Record) -> Row:
+    if record.key is not None and len(record.key) >= MARKER_KEY.size:
+        version, control_type = MARKER_KEY.unpack_from(record.key)
+        if version >= 0 and control_type not in MARKER_TYPES:
+            return {"control_type": control_type, "version": version}
+    is_commit, coordinator_epoch = read_marker(record)
+    return {"marker": "COMMIT" if is_commit else "ABORT", "coordinator_epoch": coordinator_epoch}
 
 
 def _bytes_field(name: str, data: bytes | None) -> Row:
@@ -266,7 +278,7 @@ def _time_index_rows(files: Files, path: str) -> Iterator[Row]:
 
 
 def _index_entries(files: Files, path: str, entry: Struct) -> Iterator[tuple[int, ...]]:
-    data = read_whole(files, path)
+    data = read_whole(files, path, INDEX_BYTES_MAX)
     size = len(data)
     # Kafka allocates its index files in full; the zeros that are left after a crash are no entries.
     used = -(-len(data.rstrip(b"\0")) // entry.size) * entry.size
@@ -275,12 +287,12 @@ def _index_entries(files: Files, path: str, entry: Struct) -> Iterator[tuple[int
 
 
 def _transaction_index_rows(files: Files, path: str) -> Iterator[Row]:
-    for aborted in decode_aborted(read_whole(files, path), path, _base_offset(path)):
+    for aborted in decode_aborted(read_whole(files, path, INDEX_BYTES_MAX), path, _base_offset(path)):
         yield aborted._asdict()
 
 
 def _snapshot_rows(files: Files, path: str) -> Iterator[Row]:
-    for entry in decode_snapshot(read_whole(files, path)):
+    for entry in decode_snapshot(read_whole(files, path, SNAPSHOT_BYTES_MAX)):
         last = entry.batches[-1] if entry.batches else None
         yield {
             "producer_id": entry.producer_id,

@@ -6,6 +6,7 @@ import io
 import os
 import sys
 from collections.abc import Sequence
+from typing import Any
 
 # Every subcommand, with the sentence that `barnabas --help` shows. The module `barnabas.cli.<name>` has
 # `configure(parser)` and `run(arguments) -> exit code`.
@@ -14,6 +15,9 @@ COMMANDS = {
     "verify": "check every batch, index and checkpoint of log directories",
 }
 
+DESCRIPTION = """\
+A log broker in Python that writes Kafka's own files. So far there are the tools that look into log directories, its own
+and Kafka's; there is no broker to connect a client to yet."""
 EXAMPLES = """\
 examples:
   barnabas dump data/orders-0/00000000000000000000.log
@@ -21,15 +25,26 @@ examples:
 """
 
 
+class _ShowVersion(argparse.Action):
+    """Prints the version of the installed package, which is looked for only when it is asked for."""
+
+    def __call__(self, parser: argparse.ArgumentParser, *_: Any) -> None:
+        from importlib.metadata import version  # It takes longer to import than everything else here.
+
+        print(f"barnabas {version('barnabas')}")
+        parser.exit()
+
+
 def main(words: Sequence[str] | None = None) -> int:
     """Run one command and return its exit code."""
     words = list(sys.argv[1:] if words is None else words)
     parser = argparse.ArgumentParser(
         prog="barnabas",
-        description="A log broker that every Kafka client already speaks to.",
+        description=DESCRIPTION,
         epilog=EXAMPLES,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
+    parser.add_argument("--version", action=_ShowVersion, nargs=0, help="show the version and exit")
     commands = parser.add_subparsers(dest="command", metavar="COMMAND", required=True)
     for name, sentence in COMMANDS.items():
         command = commands.add_parser(name, help=sentence, formatter_class=argparse.RawDescriptionHelpFormatter)

@@ -15,6 +15,7 @@ from barnabas.storage.segment import LOG_SUFFIX
 from barnabas.storage.verifier import (
     Fault,
     Report,
+    holds_logs,
     partition_folders,
     verify_checkpoints,
     verify_partition,
@@ -24,7 +25,7 @@ from barnabas.storage.verifier import (
 DESCRIPTION = """\
 Check every batch, record, index, snapshot and checkpoint of log directories, Kafka's or ours. Nothing is changed.
 Each fault is a line with path, position and reason. The exit code is 0 when there is none, 1 when there is one, and 2
-when there was nothing to check.
+when a DIR is not a folder, or no log directory: then nothing is checked.
 After a crash, the torn end of a log is such a fault: the next start of the broker cuts it off."""
 EXAMPLES = """\
 examples:
@@ -65,10 +66,10 @@ def run(arguments: argparse.Namespace) -> int:
         print(json.dumps({"fault": fault._asdict()}) if arguments.json else str(fault), flush=True)
 
     paths = [os.path.abspath(path) for path in arguments.directories]
-    missing = [path for path in paths if not os.path.isdir(path)]
-    if missing:
-        for path in missing:
-            print(f"barnabas verify: {path} is not a folder", file=sys.stderr)
+    refusals = [f"{path} {reason}" for path in paths if (reason := _refusal(files, path))]
+    if refusals:
+        for refusal in refusals:
+            print(f"barnabas verify: {refusal}", file=sys.stderr)
         return 2
     progress = Progress("verify", sum(map(_log_bytes, paths)))
     for path in paths:
@@ -76,6 +77,15 @@ def run(arguments: argparse.Namespace) -> int:
     progress.finish()
     _print_summary(summary, progress.seconds, arguments.json)
     return 1 if summary.faults else 0
+
+
+def _refusal(files: Files, path: str) -> str | None:
+    """Return why there is nothing to check, or None when there is."""
+    if not os.path.isdir(path):
+        return "is not a folder"
+    if not holds_logs(files, path):
+        return "is not a log directory: there is no partition, no checkpoint and no meta.properties in it"
+    return None
 
 
 def _log_bytes(path: str) -> int:
@@ -102,7 +112,7 @@ def _verify(files: Files, path: str, summary: Summary, progress: Progress, repor
         partition = parse_folder(os.path.basename(folder))
         is_known, next_offset = False, 0
         try:
-            for seen in verify_partition(files, folder, report, expect_indexes=is_clean, advance=advance):
+            for seen in verify_partition(files, folder, report, is_clean=is_clean, advance=advance):
                 summary.segments += 1
                 summary.batches += seen.batches
                 summary.records += seen.records

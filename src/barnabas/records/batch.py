@@ -57,11 +57,9 @@ CONTROL = 0x20
 DELETE_HORIZON = 0x40
 CODEC_ID_MAX = 4
 
-NO_TIMESTAMP = -1
 NO_PRODUCER_ID = -1
 NO_PRODUCER_EPOCH = -1
 NO_SEQUENCE = -1
-NO_LEADER_EPOCH = -1
 
 # Sequence numbers are 31 bits wide: the one after 2**31 - 1 is 0.
 SEQUENCE_MODULUS = 1 << 31

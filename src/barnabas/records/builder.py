@@ -9,6 +9,7 @@ Rule 2: offsets are only ever deltas; a plain tuple takes the next one, and a Re
 import struct
 from collections.abc import Sequence
 
+from barnabas.model import NO_LEADER_EPOCH, NO_TIMESTAMP
 from barnabas.records import kernel
 from barnabas.records.batch import (
     CONTROL,
@@ -17,11 +18,9 @@ from barnabas.records.batch import (
     LOG_APPEND_TIME,
     LOG_OVERHEAD,
     MAGIC,
-    NO_LEADER_EPOCH,
     NO_PRODUCER_EPOCH,
     NO_PRODUCER_ID,
     NO_SEQUENCE,
-    NO_TIMESTAMP,
     TRANSACTIONAL,
     BatchHeader,
     Buffer,

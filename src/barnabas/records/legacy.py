@@ -15,6 +15,7 @@ from collections.abc import Iterator
 from itertools import groupby, islice
 from typing import NamedTuple
 
+from barnabas.model import NO_LEADER_EPOCH, NO_TIMESTAMP
 from barnabas.records import kernel
 from barnabas.records.batch import (
     CODEC_MASK,
@@ -22,11 +23,9 @@ from barnabas.records.batch import (
     LOG_OVERHEAD,
     MAGIC,
     MAGIC_POSITION,
-    NO_LEADER_EPOCH,
     NO_PRODUCER_EPOCH,
     NO_PRODUCER_ID,
     NO_SEQUENCE,
-    NO_TIMESTAMP,
     BatchHeader,
     Buffer,
     CorruptRecordError,

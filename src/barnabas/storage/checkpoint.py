@@ -18,7 +18,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from uuid import UUID
 
 from barnabas.model import ZERO_TOPIC_ID, TopicPartition
-from barnabas.storage.files import Files, read_whole, write_whole
+from barnabas.storage.files import Files, FileTooLargeError, read_whole, write_whole
 
 RECOVERY_POINT_CHECKPOINT = "recovery-point-offset-checkpoint"
 HIGH_WATERMARK_CHECKPOINT = "replication-offset-checkpoint"
@@ -54,6 +54,8 @@ def _read_text(files: Files, path: str) -> str:
         return ""
     try:
         return read_whole(files, path).decode()
+    except FileTooLargeError as error:
+        raise CheckpointError(path, 1, error.reason) from None
     except UnicodeDecodeError:
         raise CheckpointError(path, 1, "the file is not text") from None
 

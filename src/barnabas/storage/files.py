@@ -135,7 +135,19 @@ class DirectoryLockedError(Exception):
         self.path = path
 
 
+class FileTooLargeError(Exception):
+    """A file that is read as a whole has a size that nobody can have given it on purpose."""
+
+    def __init__(self, path: str, size: int, size_max: int) -> None:
+        self.path = path
+        self.reason = f"the file has {size} bytes, but one of its kind has at most {size_max}"
+        super().__init__(f"{path}: {self.reason}")
+
+
 LOCK_FILE = ".lock"
+TEMPORARY_SUFFIX = ".tmp"
+# What is read as a whole: checkpoints of two million partitions are smaller than this.
+SMALL_FILE_BYTES_MAX = 64 * 1024 * 1024
 
 
 def _sync_failed(error: OSError) -> OSError:
@@ -339,11 +351,14 @@ class OsFiles:
         return OsDirectoryLock(path)
 
 
-def read_whole(files: Files, path: str) -> bytes:
-    """Return the content of a small file."""
+def read_whole(files: Files, path: str, size_max: int = SMALL_FILE_BYTES_MAX) -> bytes:
+    """Return the content of a small file; raises FileTooLargeError for one that would not fit into memory."""
     file = files.open(path)
     try:
-        return file.read_at(file.size(), 0)
+        size = file.size()
+        if size > size_max:
+            raise FileTooLargeError(path, size, size_max)
+        return file.read_at(size, 0)
     finally:
         file.close()
 
@@ -354,7 +369,7 @@ def write_whole(files: Files, path: str, data: Buffer, *, durable: bool = True) 
     A file that is checked when it is read, and can be made again, need not be `durable`: it is then no slower than a
     write to memory, and a crash of the machine may leave it damaged or missing.
     """
-    temporary = path + ".tmp"
+    temporary = path + TEMPORARY_SUFFIX
     file = files.open(temporary, writable=True)
     try:
         file.truncate(0)

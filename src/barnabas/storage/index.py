@@ -154,11 +154,18 @@ class OffsetIndex:
         """Change how many entries fit."""
         self._entries.resize(size_bytes_max)
 
-    def sanity_check(self) -> None:
-        """Raise CorruptIndexError when the last entry can not be right."""
-        if self._entries.count and self.last_offset < self.base_offset:
+    def sanity_check(self, log_size_bytes: int) -> None:
+        """Raise CorruptIndexError when the last entry can not be right for a log of this size."""
+        if not self._entries.count:
+            return
+        place = (self._entries.count - 1) * OFFSET_ENTRY.size
+        if self.last_offset < self.base_offset:
             reason = f"the last entry has offset {self.last_offset}, below the segment's base offset {self.base_offset}"
-            raise CorruptIndexError(self.path, (self._entries.count - 1) * OFFSET_ENTRY.size, reason)
+            raise CorruptIndexError(self.path, place, reason)
+        position = self.entry(self._entries.count - 1).position
+        if not 0 <= position < max(log_size_bytes, 1):
+            reason = f"the last entry has position {position}, but the log has {log_size_bytes} bytes"
+            raise CorruptIndexError(self.path, place, reason)
 
     def flush(self) -> None:
         """Return when all entries are on the disk."""
@@ -275,8 +282,8 @@ class TimeIndex:
         self.resize(size_bytes_max)
 
     def resize(self, size_bytes_max: int) -> None:
-        """Change how many entries fit."""
-        self._entries.resize(size_bytes_max)
+        """Change how many entries fit; the one that closes the segment always finds room."""
+        self._entries.resize(max(size_bytes_max, (self._entries.count + 1) * TIME_ENTRY.size))
 
     def sanity_check(self) -> None:
         """Raise CorruptIndexError when first and last entry can not both be right."""

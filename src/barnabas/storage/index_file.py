@@ -66,7 +66,7 @@ class IndexFile:
         self._map = None
 
     def resize(self, size_bytes_max: int) -> None:
-        """Change how many entries fit."""
+        """Change how many entries fit; those that are there stay."""
         self.count_max = size_bytes_max // self.entry.size
 
     def append(self, entry: bytes) -> None:

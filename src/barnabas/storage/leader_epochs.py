@@ -3,15 +3,15 @@
     epoch 0 starts at 0, epoch 3 at 120, epoch 4 at 155, log end 160
     the end of epoch 0 is 120, of epoch 1 also 120 (it wrote nothing), of epoch 3 155, of epoch 4 160
 
-Kept in the text file `leader-epoch-checkpoint`. A new entry is written at once and becomes durable with the next
-flush of the log: until then the batches behind the recovery point, which carry the epoch, say the same after a crash.
+Kept in the text file `leader-epoch-checkpoint`, which is written before the recovery point moves: the batches behind
+that point carry their epoch, and say the same after a crash. What is forgotten is written at once: no batch says that.
 """
 
 import os
 
 from barnabas.model import NO_LEADER_EPOCH, NO_OFFSET
 from barnabas.storage.checkpoint import LEADER_EPOCH_CHECKPOINT, CheckpointError, read_epochs, write_epochs
-from barnabas.storage.files import Files, read_whole
+from barnabas.storage.files import Files
 
 
 class LeaderEpochs:
@@ -26,11 +26,15 @@ class LeaderEpochs:
 
     def load(self) -> None:
         """Read the file; raises CheckpointError when it is damaged."""
-        if self._files.exists(self._path) and not read_whole(self._files, self._path):
+        if self.exist() and self._files.open(self._path).size() == 0:
             # The name was durable before the bytes; nobody writes an empty file.
             raise CheckpointError(self._path, 1, "the file is empty")
         for epoch, start_offset in read_epochs(self._files, self._path):
             self._add(epoch, start_offset)
+
+    def exist(self) -> bool:
+        """Tell whether there is a file."""
+        return self._files.exists(self._path)
 
     @property
     def latest(self) -> int:
@@ -38,11 +42,14 @@ class LeaderEpochs:
         return self.entries[-1][0] if self.entries else NO_LEADER_EPOCH
 
     def assign(self, epoch: int, start_offset: int) -> None:
-        """Note that records of `epoch` begin at `start_offset`; what contradicts that is forgotten."""
+        """Note that records of `epoch` begin at `start_offset`; what contradicts that is forgotten.
+
+        It is written with the next flush. Until then the batches say it themselves, to whoever recovers the log.
+        """
         if epoch < 0 or (self.entries and self.entries[-1][0] == epoch):
             return
         self._add(epoch, start_offset)
-        self._write()
+        self._is_durable = False
 
     def _add(self, epoch: int, start_offset: int) -> None:
         while self.entries and (self.entries[-1][0] >= epoch or self.entries[-1][1] >= start_offset):
@@ -67,7 +74,7 @@ class LeaderEpochs:
         kept = [entry for entry in self.entries if entry[1] < end_offset]
         if len(kept) != len(self.entries):
             self.entries = kept
-            self._write()
+            self._forgot()
 
     def truncate_from_start(self, start_offset: int) -> None:
         """Forget epochs whose records were all deleted at the start; the one in which it lies now starts there."""
@@ -75,17 +82,17 @@ class LeaderEpochs:
         if not before or (before[-1][1] == start_offset and len(before) == 1):
             return
         self.entries = [(before[-1][0], start_offset), *self.entries[len(before) :]]
-        self._write()
+        self._forgot()
 
     def clear(self) -> None:
         """Forget everything, because the log starts anew."""
         if self.entries:
             self.entries = []
-            self._write()
+            self._forgot()
 
-    def _write(self) -> None:
+    def _forgot(self) -> None:
         self._is_durable = False
-        write_epochs(self._files, self._path, self.entries, durable=False)
+        self.flush()
 
     def flush(self) -> None:
         """Return when the entries are on the disk."""

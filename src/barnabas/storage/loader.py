@@ -225,18 +225,18 @@ class _Loader:
         if not self._last_known.had_clean_shutdown and len(self._segments):
             # The one that ends there may have been sealed since, without its indexes having been flushed.
             untrusted = self._segments.from_offset(self._last_known.recovery_point - 1)
-            self._recover_run([s for s in damaged if s not in untrusted])
+            self._recover_each([segment for segment in damaged if segment not in untrusted])
             self._recover_from(untrusted)
         else:
-            self._recover_run(damaged)
+            self._recover_each(damaged)
         if not len(self._segments):
             self._create_first()
 
-    def _recover_run(self, damaged: list[LogSegment]) -> None:
+    def _recover_each(self, damaged: list[LogSegment]) -> None:
+        """Make the indexes of single segments again. What lies behind them is trusted, and stays even behind a hole."""
         for segment in damaged:
-            if segment.base_offset in self._segments:
-                self._recover_from([segment])
-                segment.flush()  # It is trusted from here on, and no later flush comes by it.
+            self._recover_from([segment])
+            segment.flush()  # It is trusted from here on, and no later flush comes by it.
 
     def _recover_from(self, run: list[LogSegment]) -> None:
         """Recover neighbouring segments, with the producer state as it was at their start."""
@@ -253,12 +253,12 @@ class _Loader:
             following = self._segments.higher(segment.base_offset)
             if following is None or following.base_offset <= segment.next_offset():
                 continue  # What was cut off, if anything, was room that had been allocated.
-            if cut:
+            if cut and segment is not run[-1]:
                 self._remove_after(segment)
                 last = segment
                 break
             missing = f"offsets {segment.next_offset()} to {following.base_offset - 1}"
-            logger.warning("%s lacks %s, by compaction or by a power cut before a flush", segment.path, missing)
+            logger.warning("%s lacks %s, by compaction, by damage or by a power cut", segment.path, missing)
         if last is self._segments.last:
             self._producers = producers
 
@@ -325,6 +325,10 @@ class _Loader:
         return self._last_known.log_start_offset
 
     def _load_epochs(self) -> bool:
+        is_older_than_a_flush = self._last_known.had_clean_shutdown or self._last_known.recovery_point > 0
+        if is_older_than_a_flush and not self._leader_epochs.exist() and any(s.size for s in self._segments):
+            logger.warning("%s has no leader epochs; they are read from the log", self._options.directory)
+            return False
         try:
             self._leader_epochs.load()
         except CheckpointError as error:

@@ -9,7 +9,8 @@ Below the recovery point everything is on the disk. Consumers see what is below 
 committed records only what is below the last stable offset. New batches go to the log end offset.
 
 Rule 1: one thread owns a log. Only `PendingFlush.run` may be called from another.
-Rule 2: the log end offset moves after the bytes are in the segment, and never for an append that failed.
+Rule 2: the log end offset moves after the bytes are in the segment, and never for an append that could not be written.
+A flush that fails after it is a failure of the disk, which takes the directory offline.
 Rule 3: what was flushed survives a crash of the machine, what was appended survives a crash of the process.
 """
 
@@ -60,6 +61,9 @@ from barnabas.storage.validator import (
 from barnabas.wire.errors import ApiError, ErrorCode
 
 logger = logging.getLogger(__name__)
+
+OFFSET_END = 2**63 - 1
+"""No record has this offset, so that the one after the last record always fits into 64 bits."""
 
 
 class LogAppendInfo(NamedTuple):
@@ -115,21 +119,25 @@ class LogState:
 
 
 class PendingFlush(NamedTuple):
-    """The part of a flush that waits for the disk; it may run on any thread."""
+    """The part of a flush that waits for the disk; it may run on any thread, while the log goes on."""
 
     log: "Log"
     end_offset: int
     sealed: list[LogSegment]
     active: ActiveSegment
-    names_changed: bool
+    name_changes: int
+    truncations: int
 
     def run(self) -> None:
-        """Return when everything below `end_offset` is on the disk."""
+        """Return when everything below `end_offset` is on the disk that was not cut off or deleted in between."""
         for segment in self.sealed:
-            segment.flush()
+            try:
+                segment.flush()
+            except FileNotFoundError:
+                if not segment.is_deleted:
+                    raise
         self.active.sync()
-        self.log.leader_epochs.flush()
-        if self.names_changed:
+        if self.name_changes:
             self.log.sync_directory()
 
 
@@ -162,9 +170,12 @@ class Log:
         self._activate(self._open_active())
         self.log_end = self._end_metadata(state.log_end_offset)
         self.high_watermark = self.offset_metadata(self.log_start_offset)
-        # Whether files came or went since the folder was last synced, and whether anything changed since it was opened.
-        self._names_changed = state.is_changed
+        # How often files came or went since the folder was last synced, and whether anything changed since the start.
+        self._name_changes = int(state.is_changed)
         self._is_touched = state.is_changed
+        # A flush that was prepared before a truncation says nothing of what was appended after it.
+        self._truncations = 0
+        self.is_closed = False
         self.last_flush_ms = options.clock.now_ms()
 
     # What it is and where.
@@ -210,6 +221,12 @@ class Log:
         active = self._active.segment
         return LogOffsetMetadata(offset, active.base_offset, active.size)
 
+    def _check_open(self) -> None:
+        """Raise ApiError for a log that somebody still holds after it was closed, deleted or lost with its disk."""
+        if self.is_closed:
+            message = f"{self.directory} is closed, deleted or on a failed disk"
+            raise ApiError(ErrorCode.KAFKA_STORAGE_ERROR, message)
+
     # Append.
 
     def append_as_leader(
@@ -230,11 +247,13 @@ class Log:
             return self._nothing_appended()
         if _has_producer(batches):
             for position, batch in _producer_batches(batches):
+                if is_client and len(batches) > 1:
+                    # Each would be judged by what was there before the append, not by the one before it.
+                    message = "an idempotent producer sends one batch a partition at a time"
+                    raise ApiError(ErrorCode.INVALID_RECORD, message)
                 duplicate = self._check_producer(data[position:], batch, is_client)
                 if duplicate is not None:
                     return self._duplicate(duplicate)
-        if leader_epoch != self.leader_epochs.latest:
-            self.leader_epochs.assign(leader_epoch, leader.next_offset)
         return self._append(data, batches)
 
     def append_as_follower(self, records: bytes | bytearray | memoryview) -> LogAppendInfo:
@@ -242,9 +261,6 @@ class Log:
         data, batches = validate_for_follower(records, self.log_end.message_offset)
         if not batches:
             return self._nothing_appended()
-        for batch in batches:
-            if batch.leader_epoch > self.leader_epochs.latest:
-                self.leader_epochs.assign(batch.leader_epoch, batch.base_offset)
         return self._append(data, batches)
 
     def _check_producer(self, data: memoryview, batch: BatchHeader, is_client: bool) -> BatchMetadata | None:
@@ -265,6 +281,10 @@ class Log:
             message = f"the batches have {size} bytes, but segment.bytes is {self.config.segment_bytes}"
             raise ApiError(ErrorCode.RECORD_LIST_TOO_LARGE, message)
         last_offset = last.base_offset + last.last_offset_delta
+        self._check_open()
+        if last_offset >= OFFSET_END:
+            message = f"there is no offset {last_offset}: the last one is {OFFSET_END - 1}"
+            raise ApiError(ErrorCode.INVALID_RECORD, message)
         if self._should_roll(size, max_timestamp, last_offset):
             self.roll(last_offset - RELATIVE_OFFSET_MAX)
         active = self._active
@@ -276,6 +296,10 @@ class Log:
         # What the constructors of NamedTuples do inside, at a third of their price: every append comes by here.
         end = (last_offset + 1, active.segment.base_offset, active.segment.size)
         self.log_end = tuple.__new__(LogOffsetMetadata, end)
+        if last.leader_epoch > self.leader_epochs.latest:
+            for batch in batches:
+                if batch.leader_epoch > self.leader_epochs.latest:
+                    self.leader_epochs.assign(batch.leader_epoch, batch.base_offset)
         if last_offset + 1 - self.recovery_point >= self.config.flush_messages:
             self._flush_due()
         log_append_time = max_timestamp if first.attributes & LOG_APPEND_TIME else NO_TIMESTAMP
@@ -338,6 +362,7 @@ class Log:
         The new segment starts at the log end offset, or later where a follower's batch would otherwise lie too far
         from the start. An empty active segment that starts there is as good as a new one.
         """
+        self._check_open()
         base_offset = max(self.log_end.message_offset, base_offset_min)
         if base_offset in self.segments:
             if self._active.segment.base_offset != base_offset or self._active.segment.size:
@@ -349,7 +374,7 @@ class Log:
         new = self._create_segment(base_offset)
         try:
             self._active.seal()
-        except OSError:
+        except BaseException:
             # The old segment goes on as the active one, and a file in the middle of it would not be understood.
             new.segment.unpin()
             new.segment.delete()
@@ -367,7 +392,8 @@ class Log:
     def _create_segment(self, base_offset: int) -> ActiveSegment:
         now_ms = self._options.clock.now_ms()
         new = ActiveSegment.create(self._segment_options, base_offset, now_ms, self.config.index_interval_bytes)
-        self._is_touched = self._names_changed = True
+        self._is_touched = True
+        self._name_changes += 1
         try:
             if self.config.preallocate:
                 new.preallocate(self.config.segment_bytes)
@@ -394,16 +420,22 @@ class Log:
 
     def prepare_flush(self) -> PendingFlush | None:
         """Return what has to be written before the recovery point can move to the log end, or None if nothing."""
-        if self.recovery_point >= self.log_end.message_offset and not self._names_changed:
+        if self.recovery_point >= self.log_end.message_offset and not self._name_changes:
             return None
         # The segment that ends at the recovery point was flushed while it was active: its indexes were not.
         sealed = self.segments.from_offset(self.recovery_point - 1)[:-1]
-        names_changed, self._names_changed = self._names_changed, False
-        return PendingFlush(self, self.log_end.message_offset, sealed, self._active, names_changed)
+        return PendingFlush(
+            self, self.log_end.message_offset, sealed, self._active, self._name_changes, self._truncations
+        )
 
     def finish_flush(self, flush: PendingFlush) -> None:
         """Move the recovery point, after `run` returned."""
-        self.recovery_point = max(self.recovery_point, min(flush.end_offset, self.log_end.message_offset))
+        if flush.truncations == self._truncations:
+            # After the batches, which they must not run ahead of, and here, where nobody else changes them. Epochs
+            # change so seldom that waiting for the disk does not matter.
+            self.leader_epochs.flush()
+            self.recovery_point = max(self.recovery_point, flush.end_offset)
+            self._name_changes -= flush.name_changes
         self.last_flush_ms = self._options.clock.now_ms()
 
     def flush(self) -> None:
@@ -427,6 +459,7 @@ class Log:
         The limit is `log_end` for followers, `high_watermark` for consumers, `last_stable` for those that read
         committed records. With `min_one_message` the first batch comes whole even when it is over `max_size`.
         """
+        self._check_open()
         end_offset = self.log_end.message_offset
         if start_offset > end_offset or start_offset < self.log_start_offset:
             message = f"offset {start_offset} is not in [{self.log_start_offset}, {end_offset}] of {self.directory}"
@@ -515,6 +548,7 @@ class Log:
         reading them reads on, and `delete` of the segments returned removes them. A log is never without a segment:
         when all are to go, a new one is rolled first.
         """
+        self._check_open()
         deletable: list[LogSegment] = []
         for segment in self.segments:
             following = self.segments.higher(segment.base_offset)
@@ -530,7 +564,8 @@ class Log:
             self.segments.remove(segment)
             self._options.open_segments.forget(segment)
             segment.change_suffix("", DELETED_SUFFIX)
-            self._is_touched = self._names_changed = True
+            self._is_touched = True
+            self._name_changes += 1
         if deletable:
             self._start_at_least(self.segments.first.base_offset)
         return deletable
@@ -549,8 +584,14 @@ class Log:
         The newest segments go first, so that a crash in between leaves a log that is longer, and never one with a
         hole.
         """
+        self._check_open()
+        if offset < 0:
+            raise ValueError(f"a log can not be cut at offset {offset}")
         if offset >= self.log_end.message_offset:
+            # A leader may have noted its epoch at the end, and never written in it.
+            self.leader_epochs.truncate_from_end(offset)
             return
+        self._truncations += 1
         if offset < self.segments.first.base_offset:
             self.truncate_fully_and_start_at(offset)
             return
@@ -563,12 +604,13 @@ class Log:
             # They must be gone for good before the one before them is cut: a crash could bring them back behind a hole.
             self.sync_directory()
             self._activate(self._open_active())
-            self._names_changed = True
+            self._name_changes += 1
         self._is_touched = True
         self._ended_at(self._active.truncate_to(offset))
 
     def truncate_fully_and_start_at(self, offset: int) -> None:
         """Drop all records and go on at `offset`, as a follower does that is too far behind."""
+        self._truncations += 1
         for segment in reversed(list(self.segments)):
             self.segments.remove(segment)
             segment.unpin()
@@ -596,7 +638,7 @@ class Log:
 
     def close(self) -> None:
         """Flush, take a snapshot of the producers, and leave the files as a clean start expects them."""
-        if self._is_touched:
+        if self._is_touched and not self.is_closed:
             self.flush()
             self._active.close()
             remove_stray_snapshots(self._options.files, self.directory, self.segments)
@@ -606,6 +648,10 @@ class Log:
 
     def abandon(self) -> None:
         """Let go of all files without writing, because the log is deleted or its directory failed."""
+        if self.is_closed:
+            return
+        self.is_closed = True
+        self._active.release()
         for segment in self.segments:
             self._options.open_segments.forget(segment)
             segment.unpin()

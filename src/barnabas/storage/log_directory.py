@@ -24,6 +24,7 @@ from barnabas.model import TopicPartition
 from barnabas.storage.checkpoint import (
     CLEAN_SHUTDOWN_MARKER,
     META_PROPERTIES,
+    OFFSET_CHECKPOINTS,
     RECOVERY_POINT_CHECKPOINT,
     CheckpointError,
     encode_topic_id,
@@ -33,7 +34,7 @@ from barnabas.storage.checkpoint import (
     write_offsets,
     write_properties,
 )
-from barnabas.storage.files import DirectoryLock, Files
+from barnabas.storage.files import TEMPORARY_SUFFIX, DirectoryLock, Files
 
 logger = logging.getLogger(__name__)
 
@@ -96,6 +97,10 @@ class LogDirectory:
         self.had_clean_shutdown = False
         # Why it is not used any more until a restart, or None while it works.
         self.failure: OSError | None = None
+        # The folders of partitions in it, by their names; None until they could be listed.
+        self.listed: list[PartitionFolder] | None = None
+        # Checkpoints that say more than is true, until they are written again.
+        self.stale: set[str] = set()
         self._lock: DirectoryLock | None = None
 
     def take(self) -> None:
@@ -108,16 +113,21 @@ class LogDirectory:
         except PermissionError as error:
             raise LogDirectoryError(f"{self.path} can not be used: {error.strerror}") from None
 
-    def identify(self, identity: Mapping[str, str]) -> dict[str, str]:
-        """Check whose folder it is, make it ours where it is new, and return what meta.properties says then."""
+    def check_identity(self, identity: Mapping[str, str]) -> dict[str, str]:
+        """Check whose folder it is, without touching it, and return what meta.properties says."""
         path = os.path.join(self.path, META_PROPERTIES)
         found = read_properties(self._files, path)
         for name, expected in identity.items():
             if found.get(name, expected) != expected:
                 raise LogDirectoryError(f"{path} has {name}={found[name]}, but this broker has {name}={expected}")
+        return found
+
+    def identify(self, identity: Mapping[str, str]) -> dict[str, str]:
+        """Check whose folder it is, make it ours where it is new, and return what meta.properties says then."""
+        found = self.check_identity(identity)
         wanted = {"version": "1", "directory.id": encode_topic_id(uuid4()), **identity, **found}
         if wanted != found:
-            write_properties(self._files, path, wanted)
+            write_properties(self._files, os.path.join(self.path, META_PROPERTIES), wanted)
         return wanted
 
     def begin(self) -> None:
@@ -128,18 +138,33 @@ class LogDirectory:
             self._files.remove(marker)
             self._files.sync_directory(self.path)
 
-    def folders(self) -> list[PartitionFolder]:
-        """Return the folders of partitions; a folder that is nothing of the kind is refused."""
+    def remove_unfinished(self) -> None:
+        """Remove what a crash, or a full disk, left of the files that were to be replaced."""
+        for name in (*OFFSET_CHECKPOINTS, META_PROPERTIES, CLEAN_SHUTDOWN_MARKER):
+            self._files.remove(os.path.join(self.path, name + TEMPORARY_SUFFIX))
+
+    def list_folders(self) -> list[str]:
+        """Note the folders of partitions, and return the names of those that are nothing of the kind."""
         found = []
+        foreign = []
         for entry in self._files.entries(self.path):
             if not entry.is_directory or entry.name in FOREIGN_FOLDERS:
                 continue
             folder = parse_folder(entry.name)
             if folder is None:
-                reason = "its name is not that of a partition; move it out of the way"
-                raise LogDirectoryError(f"{os.path.join(self.path, entry.name)} can not be loaded: {reason}")
-            found.append(folder)
-        return sorted(found)
+                foreign.append(entry.name)
+            else:
+                found.append(folder)
+        self.listed = sorted(found)
+        return sorted(foreign)
+
+    def folders(self) -> list[PartitionFolder]:
+        """Return the folders of partitions; a folder that is nothing of the kind is refused."""
+        for name in self.list_folders():
+            reason = "its name is not that of a partition; move it out of the way"
+            raise LogDirectoryError(f"{os.path.join(self.path, name)} can not be loaded: {reason}")
+        assert self.listed is not None
+        return self.listed
 
     def read_checkpoint(self, name: str) -> dict[TopicPartition, int]:
         """Return a checkpoint; one that is damaged counts as empty, which costs time but no record."""
@@ -154,6 +179,13 @@ class LogDirectory:
     def write_checkpoint(self, name: str, offsets: Mapping[TopicPartition, int]) -> None:
         """Replace a checkpoint; when this returns it is on the disk."""
         write_offsets(self._files, os.path.join(self.path, name), offsets)
+        self.stale.discard(name)
+
+    def remove_checkpoint(self, name: str) -> None:
+        """Let a checkpoint say nothing, which needs no room on the disk."""
+        self._files.remove(os.path.join(self.path, name))
+        self._files.sync_directory(self.path)
+        self.stale.discard(name)
 
     def mark_clean(self) -> None:
         """Say that everything in the folder is as it should be."""

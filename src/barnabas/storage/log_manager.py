@@ -6,6 +6,7 @@ that fails out of service without the others. What runs when is decided above: t
 Rule 1: one thread owns it. Threads of its own only load and close logs, each log on one thread.
 Rule 2: a folder whose disk fails is offline, with its logs, until a restart; a full disk is not a failure.
 Rule 3: checkpoints are written after what they vouch for is on the disk, and the clean-shutdown marker last of all.
+Rule 4: checkpoints are lowered before records go, and at the start, so that they never vouch for what comes after them.
 """
 
 import errno
@@ -18,7 +19,7 @@ from uuid import UUID
 
 from barnabas.clock import Clock
 from barnabas.config import LogConfig, LogManagerConfig
-from barnabas.model import TopicPartition
+from barnabas.model import NO_OFFSET, TopicPartition
 from barnabas.storage.checkpoint import (
     HIGH_WATERMARK_CHECKPOINT,
     LOG_START_OFFSET_CHECKPOINT,
@@ -46,15 +47,10 @@ logger = logging.getLogger(__name__)
 DISK_FULL = frozenset({errno.ENOSPC, errno.EDQUOT})
 
 
-def _start_offset(log: Log) -> int | None:
-    """Return where a log starts, where its first segment does not say the same."""
-    return log.log_start_offset if log.log_start_offset > log.segments.first.base_offset else None
-
-
-# What each checkpoint says of a log.
-CHECKPOINTS: dict[str, Callable[[Log], int | None]] = {
+# What each checkpoint tells of a log.
+CHECKPOINTS: dict[str, Callable[[Log], int]] = {
     RECOVERY_POINT_CHECKPOINT: lambda log: log.recovery_point,
-    LOG_START_OFFSET_CHECKPOINT: _start_offset,
+    LOG_START_OFFSET_CHECKPOINT: lambda log: log.log_start_offset,
     HIGH_WATERMARK_CHECKPOINT: lambda log: log.high_watermark.message_offset,
 }
 
@@ -98,6 +94,7 @@ class LogManager:
         self.future_logs: dict[TopicPartition, ManagedLog] = {}
         # Partitions whose folder is offline: they are answered with an error and never created anew elsewhere.
         self.offline_partitions: dict[TopicPartition, LogDirectory] = {}
+        self.offline_future_logs: dict[TopicPartition, LogDirectory] = {}
         # What is to be removed for good, and from when on, in milliseconds of the clock.
         self._removals: list[tuple[int, LogDirectory, Callable[[], None]]] = []
 
@@ -120,46 +117,94 @@ class LogManager:
         try:
             action(*arguments)
         except OSError as error:
+            self._note_offline(directory)
             self.fail_directory(directory, error)
+
+    def _note_offline(self, directory: LogDirectory) -> None:
+        """Note whose logs are in a folder that is not loaded, as far as it can be listed."""
+        if directory.listed is None:
+            try:
+                directory.list_folders()
+            except OSError as error:
+                logger.warning("%s can not be listed, so nobody knows whose logs it has: %s", directory.path, error)
+        for folder in directory.listed or []:
+            if folder.kind is FolderKind.CURRENT:
+                self.offline_partitions[folder.partition] = directory
+            elif folder.kind is FolderKind.FUTURE:
+                self.offline_future_logs[folder.partition] = directory
 
     def _load_directory(self, directory: LogDirectory) -> None:
         folders = directory.folders()
+        directory.check_identity(self._options.identity)
+        # This comes first because a disk that is full needs the room for all that follows.
+        loading = self._sort_out(directory, folders)
         directory.identify(self._options.identity)
         directory.begin()
-        recovery_points = directory.read_checkpoint(RECOVERY_POINT_CHECKPOINT)
-        log_starts = directory.read_checkpoint(LOG_START_OFFSET_CHECKPOINT)
-        high_watermarks = directory.read_checkpoint(HIGH_WATERMARK_CHECKPOINT)
+        checkpoints = {name: directory.read_checkpoint(name) for name in CHECKPOINTS}
+        self._load_logs(directory, loading, checkpoints)
+        self._correct_checkpoints(directory, checkpoints)
+        state = "clean" if directory.had_clean_shutdown else "not clean, logs were recovered"
+        logger.info("%s: %d logs loaded (the last shutdown was %s)", directory.path, len(loading), state)
+
+    def _sort_out(self, directory: LogDirectory, folders: list[PartitionFolder]) -> list[PartitionFolder]:
+        """Remove what was deleted before the restart, and return the folders that are to be loaded."""
+        directory.remove_unfinished()
         loading = []
         for folder in folders:
+            path = os.path.join(directory.path, folder.name)
             if folder.kind is FolderKind.DELETE:
-                self._remove_later(directory, os.path.join(directory.path, folder.name), 0)
+                self._files.remove_tree(path)
             elif folder.kind is FolderKind.STRAY:
-                logger.warning("%s is a stray log and is left alone", os.path.join(directory.path, folder.name))
+                logger.warning("%s is a stray log and is left alone", path)
             else:
                 loading.append(folder)
+        return loading
 
+    def _load_logs(
+        self,
+        directory: LogDirectory,
+        loading: list[PartitionFolder],
+        checkpoints: Mapping[str, Mapping[TopicPartition, int]],
+    ) -> None:
         def load(folder: PartitionFolder) -> ManagedLog:
             # The checkpoints are those of the current logs; they know nothing of a future one of the same name.
             is_current = folder.kind is FolderKind.CURRENT
             known = LastKnown(
-                log_start_offset=log_starts.get(folder.partition, 0) if is_current else 0,
-                recovery_point=recovery_points.get(folder.partition, 0) if is_current else 0,
+                log_start_offset=checkpoints[LOG_START_OFFSET_CHECKPOINT].get(folder.partition, 0) if is_current else 0,
+                recovery_point=checkpoints[RECOVERY_POINT_CHECKPOINT].get(folder.partition, 0) if is_current else 0,
                 had_clean_shutdown=directory.had_clean_shutdown,
             )
             return self._load(directory, folder, known)
 
         threads = self._options.config.num_recovery_threads_per_data_dir
+        with ThreadPoolExecutor(threads, thread_name_prefix="barnabas-load") as pool:
+            for folder, managed in zip(loading, pool.map(load, loading), strict=True):
+                if folder.kind is FolderKind.CURRENT:
+                    managed.log.update_high_watermark(checkpoints[HIGH_WATERMARK_CHECKPOINT].get(folder.partition, 0))
+                self._register(managed, folder.kind)
+
+    def _correct_checkpoints(
+        self, directory: LogDirectory, checkpoints: Mapping[str, Mapping[TopicPartition, int]]
+    ) -> None:
+        """Write those checkpoints again that say more than loading found, before anything is appended.
+
+        What a log reaches later must not be vouched for by what another, or the same before a loss, had reached.
+        """
+        for name, offsets in checkpoints.items():
+            found = {
+                m.partition: CHECKPOINTS[name](m.log) for m in self.current_logs.values() if m.directory is directory
+            }
+            if any(offset > found.get(partition, NO_OFFSET) for partition, offset in offsets.items()):
+                directory.stale.add(name)
         try:
-            with ThreadPoolExecutor(threads, thread_name_prefix="barnabas-load") as pool:
-                for folder, managed in zip(loading, pool.map(load, loading), strict=True):
-                    managed.log.update_high_watermark(high_watermarks.get(folder.partition, 0))
-                    self._register(managed, folder.kind)
-        except OSError:
-            current = [folder.partition for folder in loading if folder.kind is FolderKind.CURRENT]
-            self.offline_partitions.update(dict.fromkeys(current, directory))
-            raise
-        state = "clean" if directory.had_clean_shutdown else "not clean, logs were recovered"
-        logger.info("%s: %d logs loaded (the last shutdown was %s)", directory.path, len(loading), state)
+            self._write_stale(directory)
+        except OSError as error:
+            if error.errno not in DISK_FULL:
+                raise
+            logger.warning("%s is full: %s", directory.path, error)
+            if RECOVERY_POINT_CHECKPOINT in directory.stale:
+                # Without recovery points the next start reads more than it must, with wrong ones less.
+                directory.remove_checkpoint(RECOVERY_POINT_CHECKPOINT)
 
     def _load(self, directory: LogDirectory, folder: PartitionFolder, known: LastKnown) -> ManagedLog:
         path = os.path.join(directory.path, folder.name)
@@ -233,11 +278,12 @@ class LogManager:
         if directory.failure is not None:
             return
         directory.failure = error
-        for logs in (self.current_logs, self.future_logs):
+        pairs = ((self.current_logs, self.offline_partitions), (self.future_logs, self.offline_future_logs))
+        for logs, offline in pairs:
             for managed in [managed for managed in logs.values() if managed.directory is directory]:
                 del logs[managed.partition]
                 managed.log.abandon()
-                self.offline_partitions[managed.partition] = directory
+                offline[managed.partition] = directory
         logger.error(
             "%s failed and is offline until a restart, with %d logs: %s",
             directory.path,
@@ -262,10 +308,27 @@ class LogManager:
             raise ApiError(ErrorCode.KAFKA_STORAGE_ERROR, f"the log directory of {partition} is offline")
         return None
 
+    def _managed(self, partition: TopicPartition) -> ManagedLog:
+        """Return a log with where it is; raises ApiError when there is none, or its folder is offline."""
+        managed = self.current_logs.get(partition)
+        if managed is None:
+            self.get_log(partition)
+            raise ApiError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"there is no log of {partition}")
+        return managed
+
     def get_or_create_log(
-        self, partition: TopicPartition, topic_id: UUID | None = None, *, kind: FolderKind = FolderKind.CURRENT
+        self,
+        partition: TopicPartition,
+        topic_id: UUID | None = None,
+        *,
+        kind: FolderKind = FolderKind.CURRENT,
+        is_new: bool = False,
     ) -> Log:
-        """Return the log of a partition, made anew in the folder with the fewest logs where there is none."""
+        """Return the log of a partition, made anew in the folder with the fewest logs where there is none.
+
+        A partition `is_new` when this broker never had it. All others may have their log in a folder that is offline,
+        and raise ApiError rather than start empty while there is one that could not even be listed.
+        """
         existing = self.future_logs.get(partition) if kind is FolderKind.FUTURE else self.current_logs.get(partition)
         if existing is not None:
             if existing.topic_id is None and topic_id is not None:
@@ -274,9 +337,10 @@ class LogManager:
                 )
                 existing.topic_id = topic_id
             return existing.log
-        if kind is FolderKind.CURRENT:
-            self.get_log(partition)  # A partition whose folder is offline has its records there, not nowhere.
+        self._check_absent(partition, kind, is_new)
+        self._check_alive()
         directory = min(self._live_directories(), key=lambda directory: len(self._logs_in(directory)))
+        self._write_stale(directory)  # The new log must not be taken for an old one of the same name.
         folder = PartitionFolder(folder_name(partition, kind), partition, kind)
         path = os.path.join(directory.path, folder.name)
         log = load_log(self._log_options(path, partition.topic), LastKnown(had_clean_shutdown=True))
@@ -285,6 +349,16 @@ class LogManager:
         self._files.sync_directory(directory.path)
         self._register(ManagedLog(log, directory, partition, topic_id), kind)
         return log
+
+    def _check_absent(self, partition: TopicPartition, kind: FolderKind, is_new: bool) -> None:
+        """Raise ApiError for a log that is, or may be, in a folder that is offline: it has its records there."""
+        offline = self.offline_future_logs if kind is FolderKind.FUTURE else self.offline_partitions
+        if partition in offline:
+            raise ApiError(ErrorCode.KAFKA_STORAGE_ERROR, f"the log directory of {partition} is offline")
+        unknown = [it.path for it in self.directories if it.failure is not None and it.listed is None]
+        if unknown and not is_new:
+            message = f"{partition} may be in {', '.join(unknown)}, which is offline and could not be listed"
+            raise ApiError(ErrorCode.KAFKA_STORAGE_ERROR, message)
 
     def update_topic_config(self, topic: str) -> None:
         """Apply changed settings to the open logs of a topic."""
@@ -296,34 +370,44 @@ class LogManager:
 
     def truncate_to(self, partition: TopicPartition, offset: int) -> None:
         """Cut off the end of a log; no checkpoint vouches for what is gone, neither before nor after."""
-        managed = self.current_logs[partition]
-        managed.log.recovery_point = min(managed.log.recovery_point, offset)
-        self._write_checkpoint(managed.directory, RECOVERY_POINT_CHECKPOINT)
-        managed.log.truncate_to(offset)
-        if managed.log.recovery_point < offset:
-            # The offset lay inside a batch, which went whole.
-            self._write_checkpoint(managed.directory, RECOVERY_POINT_CHECKPOINT)
+        managed = self._managed(partition)
+        if offset < managed.log.log_end_offset:
+            self._lower_checkpoints(managed, offset)
+            managed.log.truncate_to(offset)
+            # The offset may have lain inside a batch, which went whole.
+            self._rewrite_checkpoints(managed.directory)
 
     def truncate_fully_and_start_at(self, partition: TopicPartition, offset: int) -> None:
         """Drop all records of a log and let it go on at `offset`."""
-        managed = self.current_logs[partition]
+        managed = self._managed(partition)
+        self._lower_checkpoints(managed, offset)
         managed.log.truncate_fully_and_start_at(offset)
-        self._write_checkpoints(managed.directory)
+        self._rewrite_checkpoints(managed.directory)
+
+    def _lower_checkpoints(self, managed: ManagedLog, offset: int) -> None:
+        """Let no checkpoint say anything of the records from `offset` on, before they go."""
+        managed.log.recovery_point = min(managed.log.recovery_point, offset)
+        # Where the log starts is lowered by the cut itself: without it, deleted records would be seen again.
+        for name in (RECOVERY_POINT_CHECKPOINT, LOG_START_OFFSET_CHECKPOINT):
+            self._write_checkpoint(managed.directory, name, (managed.partition, offset))
 
     def delete_log(self, partition: TopicPartition) -> None:
         """Take a log out of service; its files go after `file.delete.delay.ms`."""
-        managed = self.current_logs[partition]
-        managed.log.abandon()
-        target = os.path.join(managed.directory.path, folder_name(partition, FolderKind.DELETE))
+        managed = self._managed(partition)
+        directory = managed.directory
+        target = os.path.join(directory.path, folder_name(partition, FolderKind.DELETE))
         self._files.rename(managed.log.directory, target)
+        managed.log.abandon()
         del self.current_logs[partition]
-        self._files.sync_directory(managed.directory.path)
-        self._write_checkpoints(managed.directory)
-        self._remove_later(managed.directory, target, managed.log.config.file_delete_delay_ms)
+        # All that follows may fail, on a full disk for one, which the removal is to make room on.
+        self._remove_later(directory, target, managed.log.config.file_delete_delay_ms)
+        directory.stale.update(CHECKPOINTS)
+        self._files.sync_directory(directory.path)
+        self._rewrite_checkpoints(directory)
 
     def delete_segments(self, partition: TopicPartition, segments: Iterable[LogSegment]) -> None:
         """Remove segments that a log gave up after `file.delete.delay.ms`, when no reader needs them any more."""
-        managed = self.current_logs[partition]
+        managed = self._managed(partition)
         due_ms = self._options.clock.now_ms() + managed.log.config.file_delete_delay_ms
         for segment in segments:
             self._removals.append((due_ms, managed.directory, segment.delete))
@@ -376,14 +460,33 @@ class LogManager:
         for name in CHECKPOINTS:
             self._write_checkpoint(directory, name)
 
-    def _write_checkpoint(self, directory: LogDirectory, name: str) -> None:
+    def _rewrite_checkpoints(self, directory: LogDirectory) -> None:
+        """Write the checkpoints after logs lost something; on a full disk they stay stale until there is room."""
+        directory.stale.update(CHECKPOINTS)
+        self._guard(directory, self._write_stale, directory)
+
+    def _write_stale(self, directory: LogDirectory) -> None:
+        for name in sorted(directory.stale):
+            self._write_checkpoint(directory, name)
+
+    def _write_checkpoint(
+        self, directory: LogDirectory, name: str, lowered: tuple[TopicPartition, int] | None = None
+    ) -> None:
+        """Write a checkpoint of a folder, with an offset that is to be `lowered` as if it were so already."""
         offset_of = CHECKPOINTS[name]
         offsets = {
-            managed.partition: offset
+            managed.partition: offset_of(managed.log)
             for managed in self.current_logs.values()
-            if managed.directory is directory and (offset := offset_of(managed.log)) is not None
+            if managed.directory is directory and _is_written(name, managed.log)
         }
+        if lowered is not None and lowered[0] in offsets:
+            offsets[lowered[0]] = min(offsets[lowered[0]], lowered[1])
         directory.write_checkpoint(name, offsets)
+
+
+def _is_written(name: str, log: Log) -> bool:
+    """Tell whether a log is in a checkpoint: where it starts is known from its first segment as a rule."""
+    return name != LOG_START_OFFSET_CHECKPOINT or log.log_start_offset > log.segments.first.base_offset
 
 
 def _distinct(paths: Iterable[str]) -> list[str]:

@@ -12,12 +12,14 @@ from barnabas.records.batch import BatchHeader, CorruptRecordError
 from barnabas.records.builder import read_marker
 from barnabas.records.record import batch_records
 from barnabas.storage.batches import CorruptLogError, scan_headers
-from barnabas.storage.files import Files, read_whole, write_whole
+from barnabas.storage.files import Files, FileTooLargeError, read_whole, write_whole
 from barnabas.storage.producers import CorruptSnapshotError, Marker, ProducerStateManager
 from barnabas.storage.segment import LogSegment
 from barnabas.storage.segments import LogSegments
 
 SNAPSHOT_SUFFIX = ".snapshot"
+# Room for five million producers, which is more than memory has.
+SNAPSHOT_BYTES_MAX = 256 * 1024 * 1024
 
 logger = logging.getLogger(__name__)
 
@@ -69,8 +71,8 @@ def restore_snapshot(
             continue
         path = snapshot_path(directory, candidate)
         try:
-            producers.restore(read_whole(files, path))
-        except CorruptSnapshotError as error:
+            producers.restore(read_whole(files, path, SNAPSHOT_BYTES_MAX))
+        except (CorruptSnapshotError, FileTooLargeError) as error:
             logger.warning("%s is dropped: %s", path, error)
             files.remove(path)
         else:

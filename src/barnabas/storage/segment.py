@@ -14,6 +14,7 @@ sees half an append.
 Rule 3: an append that fails leaves the segment as it was: what may have been written is cut off again.
 """
 
+import logging
 import os
 from collections import OrderedDict
 from collections.abc import Sequence
@@ -22,7 +23,7 @@ from typing import NamedTuple
 
 from barnabas.model import NO_TIMESTAMP, LogOffsetMetadata, TimestampOffset
 from barnabas.records import kernel
-from barnabas.records.batch import LENGTH_POSITION, LOG_OVERHEAD, BatchHeader
+from barnabas.records.batch import LENGTH_POSITION, LOG_OVERHEAD, MAGIC, MAGIC_POSITION, BatchHeader
 from barnabas.storage.batches import CorruptLogError, LogFile, records_of, scan_headers
 from barnabas.storage.files import Buffer, File, Files
 from barnabas.storage.index import OffsetIndex, OffsetPosition, TimeIndex
@@ -36,7 +37,11 @@ DELETED_SUFFIX = ".deleted"
 
 RELATIVE_OFFSET_MAX = 2**31 - 1
 LOCATE_CHUNK_BYTES = 4096
+INDEX_INTERVAL_BYTES = 4096
 _LENGTH = Struct(">i")
+_BASE_OFFSET = Struct(">q")
+
+logger = logging.getLogger(__name__)
 
 
 def segment_file(directory: str, base_offset: int, suffix: str) -> str:
@@ -66,6 +71,7 @@ class BatchPosition(NamedTuple):
     size: int
     base_offset: int
     last_offset: int
+    magic: int
 
 
 class OpenSegments:
@@ -115,6 +121,8 @@ class LogSegment:
         )
         self._file: File | None = None
         self._pinned = False
+        # Whether the files are gone, so that a flush that was prepared before need not look for them.
+        self.is_deleted = False
 
     def _path(self, kind: str, suffix: str = "") -> str:
         return self._stem + kind + suffix
@@ -123,7 +131,7 @@ class LogSegment:
         """Take over files of these sizes; raises CorruptIndexError when an index has to be made again."""
         self.size = size
         self.offset_index.open(index_size, self._options.index_bytes_max)
-        self.offset_index.sanity_check()
+        self.offset_index.sanity_check(size)
         self.time_index.open(time_index_size, self._options.index_bytes_max)
         self.time_index.sanity_check()
         self.largest = self.time_index.last
@@ -162,19 +170,45 @@ class LogSegment:
 
     def locate(self, offset: int) -> BatchPosition | None:
         """Return the first batch whose last offset is at or past `offset`, or None when there is none here."""
-        position = self.offset_index.lookup(offset).position
-        file = self.file()
+        try:
+            return self._locate_from(self.offset_index.lookup(offset), offset)
+        except CorruptLogError as error:
+            if not self.offset_index.entry_count:
+                raise
+            logger.warning("%s; if that is what the index says, it is made again", error)
+        self.rebuild_indexes()
+        return self._locate_from(self.offset_index.lookup(offset), offset)
+
+    def _locate_from(self, start: OffsetPosition, offset: int) -> BatchPosition | None:
+        position, file = start.position, self.file()
+        if position < 0 or (position and position >= self.size):
+            raise CorruptLogError(self.path, position, "the index points outside of the file")
         while position < self.size:
             chunk = file.read_at(min(LOCATE_CHUNK_BYTES, self.size - position), position)
             inside, last_offset = kernel.find_batch(chunk, offset)
             if last_offset == -2 or (last_offset == -1 and inside == 0):
                 raise CorruptLogError(self.path, position + inside, "there is no batch where one should start")
+            if position == start.position and position and _BASE_OFFSET.unpack_from(chunk)[0] > start.offset:
+                # Whatever lies between would be skipped.
+                raise CorruptLogError(self.path, position, "the index points past the batch it should point to")
             position += inside
             if last_offset >= 0:
                 size = LOG_OVERHEAD + _LENGTH.unpack_from(chunk, inside + LENGTH_POSITION)[0]
-                base_offset = int.from_bytes(chunk[inside : inside + 8], "big")
-                return BatchPosition(position, size, base_offset, last_offset)
+                base_offset = _BASE_OFFSET.unpack_from(chunk, inside)[0]
+                return BatchPosition(position, size, base_offset, last_offset, chunk[inside + MAGIC_POSITION])
         return None
+
+    def rebuild_indexes(self) -> None:
+        """Make both indexes again from the headers of the batches; raises CorruptLogError when those are damaged."""
+        self.offset_index.truncate()
+        self.time_index.truncate()
+        self.largest = TimestampOffset(NO_TIMESTAMP, self.base_offset)
+        indexes = IndexWriter(self, INDEX_INTERVAL_BYTES)
+        for position, header in scan_headers(self.log_file(), 0):
+            indexes.add(header, position)
+        self.time_index.maybe_append(*self.largest, skip_full_check=True)
+        self.offset_index.close()
+        self.time_index.close()
 
     def read(
         self, start_offset: int, max_size: int, max_position: int, *, min_one_message: bool = False
@@ -195,19 +229,12 @@ class LogSegment:
         records = FileSlice(self.file(), found.position, size) if size > 0 else None
         return FetchDataInfo(metadata, records)
 
-    def fetch_upper_bound_offset(self, start: OffsetPosition, size: int) -> int | None:
-        """Return an offset that lies past everything in a slice of the segment, or None if the index ends before."""
-        found = self.offset_index.fetch_upper_bound(start, size)
-        return found.offset if found else None
-
     def find_offset_by_timestamp(self, timestamp: int, start_offset: int) -> TimestampOffset | None:
         """Return the first record at or past `start_offset` whose timestamp is at or past `timestamp`."""
         offset = max(self.time_index.lookup(timestamp).offset, start_offset)
         log = self.log_file()
         for position, header in scan_headers(log, self.offset_index.lookup(offset).position):
-            # The wrapper of a message set of magic 0 has no timestamp of its own, so its messages are looked at.
-            is_too_old = header.max_timestamp < timestamp and header.magic > 0
-            if is_too_old or header.last_offset < start_offset:
+            if header.max_timestamp < timestamp or header.last_offset < start_offset:
                 continue
             view = memoryview(log.file.read_at(header.size, position))
             for record in records_of(view, header, self._options.decompressed_bytes_max):
@@ -224,8 +251,11 @@ class LogSegment:
     def next_offset(self) -> int:
         """Return the offset after the last one in the segment."""
         next_offset = self.base_offset
-        for _, header in scan_headers(self.log_file(), self.offset_index.lookup(2**63 - 1).position):
+        start = self.offset_index.lookup(2**63 - 1).position
+        for _, header in scan_headers(self.log_file(), start):
             next_offset = header.last_offset + 1
+        if next_offset == self.base_offset and self.size:
+            raise CorruptLogError(self.path, start, "there is no batch where the last one should be")
         return next_offset
 
     def largest_timestamp(self) -> int:
@@ -254,6 +284,7 @@ class LogSegment:
 
     def delete(self) -> None:
         """Remove all files; the data first, for the same reason."""
+        self.is_deleted = True
         self._options.open_segments.forget(self)
         self.release()
         self._options.files.remove(self.path)
@@ -395,7 +426,8 @@ class ActiveSegment:
         if found.position == 0:
             self._rolling_based_timestamp = NO_TIMESTAMP
         self._find_largest()
-        return min(offset, found.base_offset)
+        # The wrapper of an old message set only knows its last offset; the log then goes on where it ends now.
+        return min(offset, found.base_offset if found.magic == MAGIC else segment.next_offset())
 
     def _find_largest(self) -> None:
         # The index knows the largest timestamp up to its last entry; what lies behind is a few batches.
@@ -418,6 +450,11 @@ class ActiveSegment:
         self.segment.time_index.close()
         self.segment.unpin()
         return self.segment
+
+    def release(self) -> None:
+        """Let go of the file: nothing is appended any more, and whoever reads it now keeps it."""
+        self.segment.unpin()
+        del self._file
 
     def sync(self) -> None:
         """Return when the appended bytes are on the disk. Indexes wait: after a crash they are made anew."""

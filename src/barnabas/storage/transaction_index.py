@@ -12,12 +12,14 @@ from collections.abc import Iterator
 from struct import Struct
 from typing import NamedTuple
 
-from barnabas.storage.files import Files, read_whole
+from barnabas.storage.files import Files, FileTooLargeError, read_whole
 from barnabas.storage.index import CorruptIndexError, check_length
 
 ABORTED_ENTRY = Struct(">hqqqq")
 assert ABORTED_ENTRY.size == 34
 VERSION = 0
+# A segment has at most 2**31 bytes, and an aborted transaction takes 78 of them for its marker alone.
+FILE_BYTES_MAX = 2**31 // 78 * ABORTED_ENTRY.size
 
 
 class AbortedTransaction(NamedTuple):
@@ -45,9 +47,16 @@ class TransactionIndex:
     def entries(self) -> list[AbortedTransaction]:
         """Return all entries; raises CorruptIndexError when the file is damaged."""
         if self._entries is None:
-            data = read_whole(self._files, self.path) if self._files.exists(self.path) else b""
-            self._entries = list(decode_aborted(data, self.path, self.base_offset))
+            self._entries = list(decode_aborted(self._read(), self.path, self.base_offset))
         return self._entries
+
+    def _read(self) -> bytes:
+        if not self._files.exists(self.path):
+            return b""
+        try:
+            return read_whole(self._files, self.path, FILE_BYTES_MAX)
+        except FileTooLargeError as error:
+            raise CorruptIndexError(self.path, 0, error.reason) from None
 
     def append(self, aborted: AbortedTransaction) -> None:
         """Add a transaction that ended after all others."""

@@ -14,10 +14,10 @@ from itertools import pairwise
 from struct import Struct
 from typing import NamedTuple
 
-from barnabas.model import NO_TIMESTAMP, TopicPartition
+from barnabas.model import NO_LEADER_EPOCH, NO_TIMESTAMP, TopicPartition
 from barnabas.records.batch import LEADER_EPOCH_POSITION, MAGIC, BatchHeader, CorruptRecordError
 from barnabas.records.legacy import iterate_messages
-from barnabas.records.record import DECOMPRESSED_BYTES_MAX, check_body, records_body
+from barnabas.records.record import DECOMPRESSED_BYTES_MAX, batch_records, check_body, records_body
 from barnabas.storage.batches import CorruptLogError, LogFile, scan_batches
 from barnabas.storage.checkpoint import (
     CLEAN_SHUTDOWN_MARKER,
@@ -31,10 +31,10 @@ from barnabas.storage.checkpoint import (
     read_partition_metadata,
     read_properties,
 )
-from barnabas.storage.files import Files, read_whole
+from barnabas.storage.files import Files, FileTooLargeError, read_whole
 from barnabas.storage.index import OFFSET_ENTRY, TIME_ENTRY, CorruptIndexError, check_length
 from barnabas.storage.log_directory import FOREIGN_FOLDERS, FolderKind, parse_folder
-from barnabas.storage.producer_replay import read_end_marker, snapshot_offsets, snapshot_path
+from barnabas.storage.producer_replay import SNAPSHOT_BYTES_MAX, read_end_marker, snapshot_offsets, snapshot_path
 from barnabas.storage.producers import CorruptSnapshotError, decode_snapshot
 from barnabas.storage.segment import (
     INDEX_SUFFIX,
@@ -67,6 +67,8 @@ class Verified(NamedTuple):
     batches: int
     records: int
     next_offset: int
+    leader_epoch: int
+    """The largest leader epoch of a batch, or -1."""
     is_complete: bool
     """Whether the walk came to the end of the file; else the offsets behind the damage are not known."""
 
@@ -76,13 +78,30 @@ Advance = Callable[[str, int], None]
 """Told of a path and how many more of its bytes were checked."""
 
 ADVANCE_BYTES = 8 << 20
+INDEX_BYTES_MAX = 1 << 30
+INDEX_SUFFIXES = (INDEX_SUFFIX, TIME_INDEX_SUFFIX, TRANSACTION_INDEX_SUFFIX)
 
 
 def segment_base_offsets(files: Files, directory: str) -> list[int]:
     """Return the base offsets of the segments in a partition's folder, in order."""
-    names = (entry.name for entry in files.entries(directory) if not entry.is_directory)
-    stems = (name.removesuffix(LOG_SUFFIX) for name in names if name.endswith(LOG_SUFFIX))
-    return sorted(int(stem) for stem in stems if len(stem) == 20 and stem.isdecimal())
+    return sorted(base_offset for base_offset, suffix in _segment_files(files, directory) if suffix == LOG_SUFFIX)
+
+
+def _segment_files(files: Files, directory: str) -> list[tuple[int, str]]:
+    """Return base offset and suffix of every log and index in a folder."""
+    names = (os.path.splitext(entry.name) for entry in files.entries(directory) if not entry.is_directory)
+    return [
+        (int(stem), suffix)
+        for stem, suffix in names
+        if suffix in (LOG_SUFFIX, *INDEX_SUFFIXES) and len(stem) == 20 and stem.isdecimal()
+    ]
+
+
+class _Awaited(NamedTuple):
+    """An entry of the offset index whose batch was seen, but not yet the batch that ends at its offset."""
+
+    slot: int
+    offset: int
 
 
 class SegmentVerifier:
@@ -104,6 +123,7 @@ class SegmentVerifier:
         self._offset_entries = self._entries(INDEX_SUFFIX, OFFSET_ENTRY)
         self._time_entries = self._entries(TIME_INDEX_SUFFIX, TIME_ENTRY)
         self._offset_slot = self._time_slot = 0
+        self._awaited: _Awaited | None = None
         self._max_timestamp = NO_TIMESTAMP
 
     def _path(self, suffix: str) -> str:
@@ -113,7 +133,11 @@ class SegmentVerifier:
         path = self._path(suffix)
         if not self._files.exists(path):
             return []
-        data = read_whole(self._files, path)
+        try:
+            data = read_whole(self._files, path, INDEX_BYTES_MAX)
+        except FileTooLargeError as error:
+            self._report(Fault(path, 0, error.reason))
+            return []
         try:
             check_length(path, len(data), entry)
         except CorruptIndexError as error:
@@ -130,10 +154,10 @@ class SegmentVerifier:
                 return entries[:slot]
         return entries
 
-    def verify(self, expect_indexes: bool, advance: Advance) -> Verified:
+    def verify(self, is_clean: bool, advance: Advance) -> Verified:
         """Check every batch, record and index entry, and return what was seen."""
         path = self._path(LOG_SUFFIX)
-        if expect_indexes:
+        if is_clean:
             for suffix in (INDEX_SUFFIX, TIME_INDEX_SUFFIX):
                 if not self._files.exists(self._path(suffix)):
                     self._report(Fault(self._path(suffix), 0, "the index is missing"))
@@ -141,20 +165,23 @@ class SegmentVerifier:
         size = file.size()
         batches = records = end = told = 0
         next_offset = self._base_offset
+        leader_epoch = NO_LEADER_EPOCH
         is_complete = False
         try:
             for position, batch, view in scan_batches(LogFile(file, path, size)):
                 self._check_offsets(path, position, batch, next_offset)
                 self._check_epoch(path, position, batch)
                 records += self._check_records(path, position, batch, view)
-                self._check_indexes(position, batch)
+                self._check_offset_index(position, batch, view, next_offset)
+                self._check_time_index(batch)
                 batches += 1
                 next_offset = batch.last_offset + 1
+                leader_epoch = max(leader_epoch, batch.leader_epoch)
                 end = position + batch.size
                 if end - told >= ADVANCE_BYTES:
                     advance(path, end - told)
                     told = end
-            self._check_rest(end)
+            self._check_rest(end, next_offset)
             is_complete = True
         except CorruptLogError as error:
             self._report(Fault(path, error.position, error.reason))
@@ -163,7 +190,7 @@ class SegmentVerifier:
         advance(path, size - told)
         if is_complete:
             self._check_transactions()
-        return Verified(path, size, batches, records, next_offset, is_complete)
+        return Verified(path, size, batches, records, next_offset, leader_epoch, is_complete)
 
     @staticmethod
     def _check_offsets(path: str, position: int, batch: BatchHeader, next_offset: int) -> None:
@@ -197,17 +224,43 @@ class SegmentVerifier:
             self._report(Fault(path, position + error.position, error.reason))
         return batch.count
 
-    def _check_indexes(self, position: int, batch: BatchHeader) -> None:
-        first, last = batch.base_offset - self._base_offset, batch.last_offset - self._base_offset
-        self._max_timestamp = max(self._max_timestamp, batch.max_timestamp)
+    def _check_offset_index(self, position: int, batch: BatchHeader, view: memoryview, next_offset: int) -> None:
+        """Hold the entries up to a batch against it.
+
+        We and Kafka since 4.0 note a batch's own last offset. Kafka before wrote one entry an append: the position of
+        its first batch, and the last offset of its last. With batches 3-5 at 200 and 6-11 at 300, (5, 200) is right and
+        so is (11, 200), but not (8, 200). Kafka before 0.10.1 noted the first offset, so (3, 200) is right as well.
+        """
+        # A compressed set of an old format counts as its last offset; it starts where the one before it ended.
+        first_offset = batch.base_offset if batch.magic >= MAGIC else next_offset
         while self._offset_slot < len(self._offset_entries) and self._offset_entries[self._offset_slot][1] <= position:
-            relative, indexed = self._offset_entries[self._offset_slot]
-            if indexed < position:
-                self._offset_fault(f"no batch starts at position {indexed}")
-            elif not first <= relative <= last:
-                offsets = f"{batch.base_offset} to {batch.last_offset}"
-                self._offset_fault(f"the entry says offset {self._base_offset + relative}, but its batch has {offsets}")
+            slot = self._offset_slot
             self._offset_slot += 1
+            if self._awaited is not None:
+                self._never_came(f"the batches before the next entry's end at {next_offset - 1}")
+            relative, indexed = self._offset_entries[slot]
+            offset = self._base_offset + relative
+            if indexed < position:
+                self._offset_fault(slot, f"no batch starts at position {indexed}")
+            elif offset < first_offset:
+                offsets = f"{batch.base_offset} to {batch.last_offset}"
+                self._offset_fault(slot, f"the entry says offset {offset}, but its batch has {offsets}")
+            elif offset not in (first_offset, batch.base_offset):
+                self._awaited = _Awaited(slot, offset)
+        if self._awaited is not None and self._awaited.offset <= batch.last_offset:
+            if not _ends_at(batch, view, self._awaited.offset):
+                self._never_came("no batch ends there")
+            self._awaited = None
+
+    def _never_came(self, why: str) -> None:
+        assert self._awaited is not None
+        self._offset_fault(self._awaited.slot, f"the entry says offset {self._awaited.offset}, but {why}")
+        self._awaited = None
+
+    def _check_time_index(self, batch: BatchHeader) -> None:
+        """Hold the entries up to the end of a batch against the largest timestamp so far."""
+        last = batch.last_offset - self._base_offset
+        self._max_timestamp = max(self._max_timestamp, batch.max_timestamp)
         while self._time_slot < len(self._time_entries) and self._time_entries[self._time_slot][1] <= last:
             timestamp = self._time_entries[self._time_slot][0]
             if timestamp != self._max_timestamp:
@@ -216,16 +269,18 @@ class SegmentVerifier:
                 )
             self._time_slot += 1
 
-    def _check_rest(self, end: int) -> None:
+    def _check_rest(self, end: int, next_offset: int) -> None:
+        if self._awaited is not None:
+            self._never_came(f"the log ends at {next_offset - 1}")
         if self._offset_slot < len(self._offset_entries):
             indexed = self._offset_entries[self._offset_slot][1]
-            self._offset_fault(f"the entry says position {indexed}, but the log ends at {end}")
+            self._offset_fault(self._offset_slot, f"the entry says position {indexed}, but the log ends at {end}")
         if self._time_slot < len(self._time_entries):
             offset = self._base_offset + self._time_entries[self._time_slot][1]
             self._time_fault(f"the entry says offset {offset}, but the log ends before")
 
-    def _offset_fault(self, reason: str) -> None:
-        self._report(Fault(self._path(INDEX_SUFFIX), self._offset_slot * OFFSET_ENTRY.size, reason))
+    def _offset_fault(self, slot: int, reason: str) -> None:
+        self._report(Fault(self._path(INDEX_SUFFIX), slot * OFFSET_ENTRY.size, reason))
 
     def _time_fault(self, reason: str) -> None:
         self._report(Fault(self._path(TIME_INDEX_SUFFIX), self._time_slot * TIME_ENTRY.size, reason))
@@ -244,35 +299,59 @@ class SegmentVerifier:
             self._report(Fault(path, error.position, error.reason))
 
 
+def _ends_at(batch: BatchHeader, view: memoryview, offset: int) -> bool:
+    """Tell whether an offset is the last of a batch, or that of the last record which compaction left in it."""
+    if offset == batch.last_offset:
+        return True
+    if offset < batch.base_offset or batch.magic < MAGIC or batch.count > batch.last_offset - batch.base_offset:
+        return False
+    # Records are missing. Kafka before 4.0 noted the last record of a compacted batch, not the batch's last offset.
+    try:
+        records = batch_records(view, batch)
+    except CorruptRecordError:
+        return True  # The batch is reported; what its records say of the index is not known.
+    return bool(records) and records[-1].offset == offset
+
+
 def verify_partition(
     files: Files,
     directory: str,
     report: Report,
     *,
-    expect_indexes: bool = True,
+    is_clean: bool = True,
     advance: Advance = lambda _path, _size: None,
 ) -> Iterator[Verified]:
-    """Check the folder of one partition; yield what was seen of each segment."""
-    bases = segment_base_offsets(files, directory)
+    """Check the folder of one partition; yield what was seen of each segment.
+
+    `is_clean` says that a clean shutdown is claimed: then the files that a start would make again must be there.
+    """
+    found = sorted(_segment_files(files, directory))
+    bases = [base_offset for base_offset, suffix in found if suffix == LOG_SUFFIX]
     if not bases:
         report(Fault(directory, 0, "there is no segment"))
+    for base_offset, suffix in found:
+        if base_offset not in bases:
+            report(Fault(segment_file(directory, base_offset, suffix), 0, "the index has no log file"))
     next_offset = 0
+    leader_epoch = NO_LEADER_EPOCH
     for base_offset in bases:
         if base_offset < next_offset:
             reason = f"the segment starts at offset {base_offset}, but the one before it ends at {next_offset}"
             report(Fault(segment_file(directory, base_offset, LOG_SUFFIX), 0, reason))
-        seen = SegmentVerifier(files, directory, base_offset, report).verify(expect_indexes, advance)
+        seen = SegmentVerifier(files, directory, base_offset, report).verify(is_clean, advance)
         next_offset = seen.next_offset
+        leader_epoch = max(leader_epoch, seen.leader_epoch)
         yield seen
-    _verify_small_files(files, directory, report)
+    _verify_small_files(files, directory, report, leader_epoch if is_clean else NO_LEADER_EPOCH)
 
 
-def _verify_small_files(files: Files, directory: str, report: Report) -> None:
+def _verify_small_files(files: Files, directory: str, report: Report, leader_epoch: int) -> None:
+    """Check snapshots and texts; where there is a `leader_epoch`, the epochs must be told of."""
     for offset in snapshot_offsets(files, directory):
         path = snapshot_path(directory, offset)
         try:
-            decode_snapshot(read_whole(files, path))
-        except CorruptSnapshotError as error:
+            decode_snapshot(read_whole(files, path, SNAPSHOT_BYTES_MAX))
+        except (CorruptSnapshotError, FileTooLargeError) as error:
             report(Fault(path, 0, str(error)))
     epochs: list[tuple[int, int]] = []
     epochs_path = os.path.join(directory, LEADER_EPOCH_CHECKPOINT)
@@ -280,6 +359,9 @@ def _verify_small_files(files: Files, directory: str, report: Report) -> None:
         read_partition_metadata(files, os.path.join(directory, PARTITION_METADATA))
     with _reporting(report):
         epochs = read_epochs(files, epochs_path)
+        if leader_epoch >= 0 and not epochs:
+            reason = "has no entries" if files.exists(epochs_path) else "is missing"
+            report(Fault(epochs_path, 0, f"the file {reason}, but batches have leader epochs up to {leader_epoch}"))
     for line, (before, after) in enumerate(pairwise(epochs), 4):
         if not _is_after(before, after):
             report(Fault(epochs_path, line, f"epoch and offset {after} do not lie after {before}", "line"))
@@ -301,8 +383,7 @@ def _reporting(report: Report) -> Iterator[None]:
 
 def partition_folders(files: Files, path: str, report: Report) -> list[str]:
     """Return the folders of partitions to check below `path`, which may itself be one."""
-    folder = parse_folder(os.path.basename(path))
-    if folder is not None and segment_base_offsets(files, path):
+    if _is_partition(files, path):
         return [path]
     found = []
     for entry in files.entries(path):
@@ -315,6 +396,22 @@ def partition_folders(files: Files, path: str, report: Report) -> list[str]:
         elif folder.kind in (FolderKind.CURRENT, FolderKind.FUTURE):
             found.append(inner)
     return sorted(found)
+
+
+def _is_partition(files: Files, path: str) -> bool:
+    """Tell whether a folder is that of a partition, by its name and by something in it."""
+    if parse_folder(os.path.basename(path)) is None:
+        return False
+    own = (os.path.join(path, name) for name in (PARTITION_METADATA, LEADER_EPOCH_CHECKPOINT))
+    return bool(_segment_files(files, path)) or any(map(files.exists, own))
+
+
+def holds_logs(files: Files, path: str) -> bool:
+    """Tell whether there is anything to check: `path` is a log directory, even without a partition, or a partition."""
+    own = (os.path.join(path, name) for name in (META_PROPERTIES, *OFFSET_CHECKPOINTS))
+    if any(map(files.exists, own)) or _is_partition(files, path):
+        return True
+    return any(entry.is_directory and parse_folder(entry.name) is not None for entry in files.entries(path))
 
 
 def was_shut_down_cleanly(files: Files, path: str) -> bool:
