@@ -4,6 +4,7 @@ import errno
 import os
 import subprocess
 import sys
+import threading
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -28,7 +29,8 @@ from barnabas.storage.checkpoint import (
     read_properties,
 )
 from barnabas.storage.files import DirectoryLockedError, Files, OsFiles, read_whole, write_whole
-from barnabas.storage.log import Log
+from barnabas.storage.loader import LastKnown, load_log
+from barnabas.storage.log import Log, LogOptions
 from barnabas.storage.log_directory import FolderKind, LogDirectoryError, folder_name
 from barnabas.storage.log_manager import LogManager, LogManagerOptions
 from barnabas.wire.errors import ErrorCode
@@ -650,3 +652,19 @@ def test_producers_that_were_quiet_for_long_are_forgotten(files: MemoryFiles) ->
     clock.advance(1)
     manager.remove_expired_producers()
     assert set(log.producers.producers) == {8}, "a producer with an open transaction is not forgotten"
+
+
+def test_folders_are_loaded_at_the_same_time(files: MemoryFiles, monkeypatch: pytest.MonkeyPatch) -> None:
+    manager = started(files, A, B)
+    for partition in (ORDERS_0, ORDERS_1):
+        fill(manager.get_or_create_log(partition), 1)
+    manager.shutdown()
+    both_at_work = threading.Barrier(2)
+
+    def load(options: LogOptions, known: LastKnown) -> Log:
+        both_at_work.wait(timeout=60)
+        return load_log(options, known)
+
+    monkeypatch.setattr("barnabas.storage.log_manager.load_log", load)
+    manager = started(files, A, B, threads=1)
+    assert {str(managed.directory.path) for managed in manager.current_logs.values()} == {A, B}

@@ -12,7 +12,7 @@ Rule 4: checkpoints are lowered before records go, and at the start, so that the
 import errno
 import logging
 import os
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from uuid import UUID
@@ -82,6 +82,17 @@ class ManagedLog:
     topic_id: UUID | None
 
 
+@dataclass(frozen=True, slots=True)
+class _Loading:
+    """A folder whose logs are being loaded, by threads of its own."""
+
+    directory: LogDirectory
+    folders: list[PartitionFolder]
+    checkpoints: Mapping[str, Mapping[TopicPartition, int]]
+    pool: ThreadPoolExecutor
+    logs: Iterator[ManagedLog]
+
+
 class LogManager:
     """The logs of a broker."""
 
@@ -101,13 +112,18 @@ class LogManager:
     # Start and stop.
 
     def start(self) -> None:
-        """Take the folders and load every log in them. On an error everything taken is given back."""
+        """Take the folders and load every log in them, all at once. On an error everything taken is given back."""
+        loading: list[_Loading] = []
         try:
             for directory in self.directories:
                 self._begin(directory, directory.take)
             for directory in self._live_directories():
-                self._begin(directory, self._load_directory, directory)
+                self._begin(directory, self._begin_loading, directory, loading)
+            for one in loading:
+                self._begin(one.directory, self._finish_loading, one)
         except BaseException:
+            for one in loading:
+                one.pool.shutdown(cancel_futures=True)
             self._release()
             raise
 
@@ -133,18 +149,41 @@ class LogManager:
             elif folder.kind is FolderKind.FUTURE:
                 self.offline_future_logs[folder.partition] = directory
 
-    def _load_directory(self, directory: LogDirectory) -> None:
+    def _begin_loading(self, directory: LogDirectory, loading: list[_Loading]) -> None:
+        """Look at a folder and let threads load its logs; what they load is added to `loading`."""
         folders = directory.folders()
         directory.check_identity(self._options.identity)
         # This comes first because a disk that is full needs the room for all that follows.
-        loading = self._sort_out(directory, folders)
+        folders = self._sort_out(directory, folders)
         directory.identify(self._options.identity)
         directory.begin()
         checkpoints = {name: directory.read_checkpoint(name) for name in CHECKPOINTS}
-        self._load_logs(directory, loading, checkpoints)
-        self._correct_checkpoints(directory, checkpoints)
+
+        def load(folder: PartitionFolder) -> ManagedLog:
+            # The checkpoints are those of the current logs; they know nothing of a future one of the same name.
+            is_current = folder.kind is FolderKind.CURRENT
+            known = LastKnown(
+                log_start_offset=checkpoints[LOG_START_OFFSET_CHECKPOINT].get(folder.partition, 0) if is_current else 0,
+                recovery_point=checkpoints[RECOVERY_POINT_CHECKPOINT].get(folder.partition, 0) if is_current else 0,
+                had_clean_shutdown=directory.had_clean_shutdown,
+            )
+            return self._load(directory, folder, known)
+
+        threads = self._options.config.num_recovery_threads_per_data_dir
+        pool = ThreadPoolExecutor(threads, thread_name_prefix="barnabas-load")
+        loading.append(_Loading(directory, folders, checkpoints, pool, pool.map(load, folders)))
+
+    def _finish_loading(self, loading: _Loading) -> None:
+        """Wait for the logs of a folder and take them into service."""
+        directory, high_watermarks = loading.directory, loading.checkpoints[HIGH_WATERMARK_CHECKPOINT]
+        with loading.pool:
+            for folder, managed in zip(loading.folders, loading.logs, strict=True):
+                if folder.kind is FolderKind.CURRENT:
+                    managed.log.update_high_watermark(high_watermarks.get(folder.partition, 0))
+                self._register(managed, folder.kind)
+        self._correct_checkpoints(directory, loading.checkpoints)
         state = "clean" if directory.had_clean_shutdown else "not clean, logs were recovered"
-        logger.info("%s: %d logs loaded (the last shutdown was %s)", directory.path, len(loading), state)
+        logger.info("%s: %d logs loaded (the last shutdown was %s)", directory.path, len(loading.folders), state)
 
     def _sort_out(self, directory: LogDirectory, folders: list[PartitionFolder]) -> list[PartitionFolder]:
         """Remove what was deleted before the restart, and return the folders that are to be loaded."""
@@ -159,29 +198,6 @@ class LogManager:
             else:
                 loading.append(folder)
         return loading
-
-    def _load_logs(
-        self,
-        directory: LogDirectory,
-        loading: list[PartitionFolder],
-        checkpoints: Mapping[str, Mapping[TopicPartition, int]],
-    ) -> None:
-        def load(folder: PartitionFolder) -> ManagedLog:
-            # The checkpoints are those of the current logs; they know nothing of a future one of the same name.
-            is_current = folder.kind is FolderKind.CURRENT
-            known = LastKnown(
-                log_start_offset=checkpoints[LOG_START_OFFSET_CHECKPOINT].get(folder.partition, 0) if is_current else 0,
-                recovery_point=checkpoints[RECOVERY_POINT_CHECKPOINT].get(folder.partition, 0) if is_current else 0,
-                had_clean_shutdown=directory.had_clean_shutdown,
-            )
-            return self._load(directory, folder, known)
-
-        threads = self._options.config.num_recovery_threads_per_data_dir
-        with ThreadPoolExecutor(threads, thread_name_prefix="barnabas-load") as pool:
-            for folder, managed in zip(loading, pool.map(load, loading), strict=True):
-                if folder.kind is FolderKind.CURRENT:
-                    managed.log.update_high_watermark(checkpoints[HIGH_WATERMARK_CHECKPOINT].get(folder.partition, 0))
-                self._register(managed, folder.kind)
 
     def _correct_checkpoints(
         self, directory: LogDirectory, checkpoints: Mapping[str, Mapping[TopicPartition, int]]

@@ -83,8 +83,9 @@ class OpenSegments:
 
     def use(self, segment: "LogSegment") -> None:
         """Note that a segment is being read."""
+        # Two steps that each are one for other threads too: those that load logs share this.
+        self._used.pop(segment, None)
         self._used[segment] = None
-        self._used.move_to_end(segment)
         while len(self._used) > self._limit:
             self._used.popitem(last=False)[0].release()
 
