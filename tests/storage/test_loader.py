@@ -275,6 +275,16 @@ def test_old_message_sets_in_a_segment_are_read(disk: Disk, magic: int) -> None:
     assert offsets(log_on(disk, CLEAN)) == [3, 4, 9, 10, 11, 12]
 
 
+def test_a_kill_is_no_reason_to_complain_of_missing_indexes(disk: Disk, caplog: pytest.LogCaptureFixture) -> None:
+    log = log_on(disk)
+    fill(log, 3)
+    log.flush()
+    fill(log, 2)
+    log.abandon()
+    assert offsets(log_on(disk, LastKnown(recovery_point=9))) == list(range(15))
+    assert caplog.text == ""
+
+
 def test_damage_before_the_recovery_point_costs_nothing_behind_it(closed: Disk) -> None:
     """An index is missing and its segment damaged; what was flushed after it is kept, and no offset is given twice."""
     closed.files.remove(file_of(closed, 0, ".index"))

@@ -181,8 +181,7 @@ class _Loader:
     # 2. The segments.
 
     def _open_segments(self, names: dict[str, int]) -> list[LogSegment]:
-        """Open all segments and return those whose index must be made again."""
-        damaged = []
+        """Open all segments and return those that are trusted, but whose index must be made again."""
         for name, size in sorted(names.items()):
             base = _base_offset(name)
             if base is None or not name.endswith(KINDS):
@@ -197,13 +196,19 @@ class _Loader:
             segment = LogSegment(self._segment_options, base, self._options.clock.now_ms())
             self._segments.add(segment)
             segment.size = size
-            if not self._open_indexes(segment, names, stem):
-                damaged.append(segment)
-        return damaged
+        untrusted = set(self._untrusted())
+        trusted = [segment for segment in self._segments if segment not in untrusted]
+        return [segment for segment in trusted if not self._open_indexes(segment, names)]
 
-    def _open_indexes(self, segment: LogSegment, names: dict[str, int], stem: str) -> bool:
-        if not self._last_known.had_clean_shutdown and self._is_behind_recovery_point(segment):
-            return True  # It is recovered in any case.
+    def _untrusted(self) -> list[LogSegment]:
+        """Return the segments that an unclean stop leaves in doubt, which are recovered whatever their indexes say."""
+        if self._last_known.had_clean_shutdown:
+            return []
+        # The one that ends at the recovery point may have been sealed since, without its indexes having been flushed.
+        return self._segments.from_offset(self._last_known.recovery_point - 1)
+
+    def _open_indexes(self, segment: LogSegment, names: dict[str, int]) -> bool:
+        stem = f"{segment.base_offset:020d}"
         if stem + INDEX_SUFFIX not in names or stem + TIME_INDEX_SUFFIX not in names:
             logger.warning("%s has no index; it is made again", segment.path)
             return False
@@ -216,19 +221,13 @@ class _Loader:
             return False
         return True
 
-    def _is_behind_recovery_point(self, segment: LogSegment) -> bool:
-        return segment.base_offset >= self._last_known.recovery_point
-
     # 3. Recovery.
 
     def _recover(self, damaged: list[LogSegment]) -> None:
-        if not self._last_known.had_clean_shutdown and len(self._segments):
-            # The one that ends there may have been sealed since, without its indexes having been flushed.
-            untrusted = self._segments.from_offset(self._last_known.recovery_point - 1)
-            self._recover_each([segment for segment in damaged if segment not in untrusted])
+        untrusted = self._untrusted()
+        self._recover_each(damaged)
+        if untrusted:
             self._recover_from(untrusted)
-        else:
-            self._recover_each(damaged)
         if not len(self._segments):
             self._create_first()
 
