@@ -173,7 +173,7 @@ def test_a_crash_leaves_the_old_checkpoint_or_the_new_one() -> None:
 
 
 def test_epochs_are_read_in_their_order(memory_files: MemoryFiles) -> None:
-    write_epochs(memory_files, PATH, [(0, 0), (3, 120)], durable=True)
+    write_epochs(memory_files, PATH, [(0, 0), (3, 120)])
     assert read_whole(memory_files, PATH) == b"0\n2\n0 0\n3 120\n"
     assert read_epochs(memory_files, PATH) == [(0, 0), (3, 120)]
 

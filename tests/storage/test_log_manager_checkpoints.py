@@ -78,6 +78,24 @@ def test_a_log_that_was_cut_below_its_start_is_not_taken_for_one_that_lost_its_e
     assert (again.log_start_offset, again.log_end_offset) == (20, 28)
 
 
+def test_a_cut_at_the_end_takes_an_epoch_without_records_along(files: MemoryFiles) -> None:
+    manager = with_one_log(files, batches=2)
+    log = manager.current_logs[ORDERS_0].log
+    log.leader_epochs.assign(7, log.log_end_offset)
+    manager.truncate_to(ORDERS_0, log.log_end_offset)
+    assert log.leader_epochs.entries == [(0, 0)]
+
+
+@pytest.mark.parametrize("cut", [LogManager.truncate_to, LogManager.truncate_fully_and_start_at])
+def test_a_cut_before_the_first_offset_changes_nothing(files: MemoryFiles, cut: Callable[..., None]) -> None:
+    manager = with_one_log(files, batches=2)
+    steps = files.steps
+    with pytest.raises(ValueError, match="offset -1"):
+        cut(manager, ORDERS_0, -1)
+    assert files.steps == steps
+    assert manager.current_logs[ORDERS_0].log.recovery_point == 4
+
+
 def cut_to(manager: LogManager, offset: int) -> None:
     manager.truncate_to(ORDERS_0, offset)
 

@@ -139,7 +139,10 @@ def scan_batches(log: LogFile, start: int = 0) -> Iterator[tuple[int, BatchHeade
             if len(chunk) < size:
                 raise CorruptLogError(log.path, position, _overrun(size, len(chunk)))
             continue
-        header = _checked_header(chunk, inside, log.path, position)
+        try:
+            header = checked_header(chunk, inside)
+        except CorruptRecordError as error:
+            raise CorruptLogError(log.path, position, error.reason) from None
         yield position, header, chunk[inside : inside + size]
         inside += size
         position += size
@@ -161,15 +164,13 @@ def _size_at(chunk: memoryview, inside: int, log: LogFile, position: int) -> int
     return size
 
 
-def _checked_header(chunk: memoryview, inside: int, path: str, position: int) -> BatchHeader:
-    try:
-        header = read_any_header(chunk, inside)
-        if header.magic == MAGIC:
-            check_crc(chunk, inside, header)
-        else:
-            check_message(chunk, inside)
-    except CorruptRecordError as error:
-        raise CorruptLogError(path, position, error.reason) from None
+def checked_header(buffer: bytes | bytearray | memoryview, position: int) -> BatchHeader:
+    """Return the header of a whole batch or message whose checksum is right; raises CorruptRecordError."""
+    header = read_any_header(buffer, position)
+    if header.magic == MAGIC:
+        check_crc(buffer, position, header)
+    else:
+        check_message(buffer, position)
     return header
 
 

@@ -82,9 +82,9 @@ def _read_table(files: Files, path: str, columns: int) -> Iterator[tuple[int, li
         yield number, words
 
 
-def _write_table(files: Files, path: str, rows: Sequence[Iterable[object]], *, durable: bool = True) -> None:
+def _write_table(files: Files, path: str, rows: Sequence[Iterable[object]]) -> None:
     lines = [VERSION, str(len(rows)), *(" ".join(map(str, row)) for row in rows)]
-    write_whole(files, path, ("\n".join(lines) + "\n").encode(), durable=durable)
+    write_whole(files, path, ("\n".join(lines) + "\n").encode())
 
 
 def _number(path: str, line: int, word: str) -> int:
@@ -124,9 +124,9 @@ def read_epochs(files: Files, path: str) -> list[tuple[int, int]]:
     return list(iterate_epochs(files, path))
 
 
-def write_epochs(files: Files, path: str, epochs: Sequence[tuple[int, int]], *, durable: bool) -> None:
+def write_epochs(files: Files, path: str, epochs: Sequence[tuple[int, int]]) -> None:
     """Replace the leader epochs of a log."""
-    _write_table(files, path, epochs, durable=durable)
+    _write_table(files, path, epochs)
 
 
 def encode_topic_id(topic_id: UUID) -> str:

@@ -97,5 +97,5 @@ class LeaderEpochs:
     def flush(self) -> None:
         """Return when the entries are on the disk."""
         if not self._is_durable:
-            write_epochs(self._files, self._path, self.entries, durable=True)
+            write_epochs(self._files, self._path, self.entries)
             self._is_durable = True

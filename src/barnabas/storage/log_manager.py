@@ -387,11 +387,13 @@ class LogManager:
     def truncate_to(self, partition: TopicPartition, offset: int) -> None:
         """Cut off the end of a log; no checkpoint vouches for what is gone, neither before nor after."""
         managed = self._managed(partition)
-        if offset < managed.log.log_end_offset:
-            self._lower_checkpoints(managed, offset)
-            managed.log.truncate_to(offset)
-            # The offset may have lain inside a batch, which went whole.
-            self._rewrite_checkpoints(managed.directory)
+        if offset >= managed.log.log_end_offset:
+            managed.log.truncate_to(offset)  # No record goes, but perhaps an epoch that has none.
+            return
+        self._lower_checkpoints(managed, offset)
+        managed.log.truncate_to(offset)
+        # The offset may have lain inside a batch, which went whole.
+        self._rewrite_checkpoints(managed.directory)
 
     def truncate_fully_and_start_at(self, partition: TopicPartition, offset: int) -> None:
         """Drop all records of a log and let it go on at `offset`."""
@@ -402,6 +404,8 @@ class LogManager:
 
     def _lower_checkpoints(self, managed: ManagedLog, offset: int) -> None:
         """Let no checkpoint say anything of the records from `offset` on, before they go."""
+        if offset < 0:
+            raise ValueError(f"a log can not be cut at offset {offset}")  # A checkpoint that says so can not be read.
         managed.log.recovery_point = min(managed.log.recovery_point, offset)
         # Where the log starts is lowered by the cut itself: without it, deleted records would be seen again.
         for name in (RECOVERY_POINT_CHECKPOINT, LOG_START_OFFSET_CHECKPOINT):

@@ -37,8 +37,8 @@ from barnabas.records.batch import (
 )
 from barnabas.records.builder import seal_batch
 from barnabas.records.codecs import Codec, CodecError, DecompressionLimitError, codec_by_name, decompress
-from barnabas.records.legacy import check_message, convert_to_v2
-from barnabas.storage.batches import ENTRY_SIZE_MIN, read_any_header
+from barnabas.records.legacy import convert_to_v2
+from barnabas.storage.batches import ENTRY_SIZE_MIN, checked_header
 from barnabas.wire.errors import ApiError, ErrorCode
 
 _LENGTH = Struct(">i")
@@ -124,11 +124,7 @@ def validate_for_follower(
     position = 0
     while (size := _size_at(data, position)) is not None:
         try:
-            header = read_any_header(data, position)
-            if header.magic == MAGIC:
-                check_crc(data, position, header)
-            else:
-                check_message(data, position)
+            header = checked_header(data, position)
         except CorruptRecordError as error:
             raise ApiError(ErrorCode.CORRUPT_MESSAGE, error.reason) from None
         if header.base_offset < next_offset:
