@@ -2,7 +2,7 @@
 
 import pytest
 
-from barnabas.clock import Clock, ManualClock, SystemClock
+from barnabas.clock import Clock, ManualClock, SystemClock, WaitingClock
 
 
 def test_a_manual_clock_stands_still_until_it_is_advanced() -> None:
@@ -36,3 +36,16 @@ def test_the_machine_tells_milliseconds_since_1970_and_never_goes_back() -> None
     assert clock.now_ms() < 100_000_000_000_000
     moments = [clock.monotonic_seconds() for _ in range(100)]
     assert moments == sorted(moments)
+
+
+def test_waiting_by_a_manual_clock_takes_no_time_but_passes_it() -> None:
+    clock = ManualClock(5_000)
+    clock.sleep(1.5)
+    assert (clock.now_ms(), clock.monotonic_seconds()) == (6_500, 1.5)
+
+
+def test_waiting_by_the_machines_clock_takes_at_least_that_long() -> None:
+    clock: WaitingClock = SystemClock()
+    before = clock.monotonic_seconds()
+    clock.sleep(0.002)
+    assert clock.monotonic_seconds() - before >= 0.002

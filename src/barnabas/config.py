@@ -114,13 +114,25 @@ class LogConfig:
         "compression.type",
     )
     compression_gzip_level: int = setting(
-        "compression.gzip.level", -1, whole_number(-1, 9), "How hard gzip tries, where it is the codec of the topic."
+        "compression.gzip.level",
+        -1,
+        whole_number(-1, 9),
+        "How hard gzip tries, where it is the codec of the topic.",
+        "compression.gzip.level",
     )
     compression_lz4_level: int = setting(
-        "compression.lz4.level", 9, whole_number(1, 17), "How hard lz4 tries, where it is the codec of the topic."
+        "compression.lz4.level",
+        9,
+        whole_number(1, 17),
+        "How hard lz4 tries, where it is the codec of the topic.",
+        "compression.lz4.level",
     )
     compression_zstd_level: int = setting(
-        "compression.zstd.level", 3, whole_number(-131072, 22), "How hard zstd tries, where it is the topic's codec."
+        "compression.zstd.level",
+        3,
+        whole_number(-131072, 22),
+        "How hard zstd tries, where it is the topic's codec.",
+        "compression.zstd.level",
     )
     decompressed_bytes_max: int = setting(
         "barnabas.decompressed.bytes.max",
@@ -324,6 +336,15 @@ def parse_value(row: Setting, text: str) -> Any:
     if value is None or not row.allowed.passes(value):
         raise ConfigError(f"{row.name} is {text!r}; it must be {row.allowed.words}")
     return value
+
+
+def text_of(value: Any) -> str:
+    """Return a value as people write it, so that `parse_value` reads the same value again."""
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    if isinstance(value, tuple):
+        return ",".join(map(text_of, value))
+    return str(value)
 
 
 def parse(base: Config, texts: Mapping[str, str]) -> Config:

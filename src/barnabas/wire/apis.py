@@ -55,6 +55,7 @@ APIS = {
         Api(1, "Fetch", "fetch", Versions(4, 18), 12),
         Api(2, "ListOffsets", "list_offsets", Versions(1, 11), 6),
         Api(3, "Metadata", "metadata", Versions(0, 13), 9),
+        Api(10, "FindCoordinator", "coordinators", Versions(0, 6), 3),
         Api(API_VERSIONS_KEY, "ApiVersions", "api_versions", Versions(0, 4), 3),
         Api(19, "CreateTopics", "topics", Versions(2, 7), 5),
         Api(20, "DeleteTopics", "topics", Versions(1, 6), 4),

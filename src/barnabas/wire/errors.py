@@ -148,13 +148,23 @@ class ErrorCode(IntEnum):
     SHARE_SESSION_LIMIT_REACHED = 133
 
 
+MESSAGE_CHARACTERS_MAX = 4_000
+"""A sentence may repeat what the client sent, and a text on the wire has 32,767 bytes at most: four a character."""
+
+
 class ApiError(Exception):
     """An error that is a client's answer: the code, and a sentence for whoever reads the message or the log."""
 
     def __init__(self, code: ErrorCode, message: str) -> None:
+        if len(message) > MESSAGE_CHARACTERS_MAX:
+            message = message[:MESSAGE_CHARACTERS_MAX] + "..."
         super().__init__(message)
         self.code = code
         self.message = message
+
+    def __reduce__(self) -> tuple[type["ApiError"], tuple[ErrorCode, str]]:
+        # Exceptions are pickled with what they passed on, which is less than they were made of.
+        return type(self), (self.code, self.message)
 
     def __str__(self) -> str:
         return f"{self.code.name}: {self.message}"
