@@ -12,7 +12,7 @@ BIN    := $(VENV)/bin
 PIP    := $(BIN)/python -m pip --quiet --disable-pip-version-check
 SETUP  := $(VENV)/.setup-complete
 KERNEL := $(VENV)/.kernel-complete
-KERNEL_SOURCES := $(wildcard src/barnabas/records/kernel.py src/barnabas/records/kernel.pxd)
+KERNEL_SOURCES := src/barnabas/records/kernel.py src/barnabas/records/produce_frame.py
 
 .PHONY: setup demo test check bench clean
 .DEFAULT_GOAL := test
@@ -30,9 +30,9 @@ $(SETUP): pyproject.toml setup.py constraints.txt tools/system-packages
 
 # The compiled kernel shadows its source, so it is rebuilt whenever the source changes.
 $(KERNEL): $(SETUP) $(KERNEL_SOURCES)
-	@rm -f src/barnabas/records/kernel*.so
+	@rm -f src/barnabas/records/*.so
 	@$(BIN)/python setup.py --quiet build_ext --inplace
-	@test "$$CI" != true || ls src/barnabas/records/kernel*.so >/dev/null || { echo "barnabas: CI=true, and the kernel is not compiled" >&2; exit 1; }
+	@test "$$CI" != true || ls src/barnabas/records/kernel*.so src/barnabas/records/produce_frame*.so >/dev/null || { echo "barnabas: CI=true, and the kernel is not compiled" >&2; exit 1; }
 	@touch $@
 
 demo: setup
@@ -52,5 +52,5 @@ bench: setup
 
 clean:
 	@rm -rf $(VENV) build dist .cache .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache bench/results
-	@rm -rf src/*.egg-info src/barnabas/records/kernel*.so src/barnabas/records/kernel.c
+	@rm -rf src/*.egg-info src/barnabas/records/*.so src/barnabas/records/*.c
 	@find src tests bench demo -name __pycache__ -type d -prune -exec rm -rf {} +

@@ -10,7 +10,7 @@ import sys
 from setuptools import Extension, setup
 from setuptools.command.build_ext import build_ext
 
-KERNEL_SOURCE = "src/barnabas/records/kernel.py"
+KERNELS = ("kernel", "produce_frame")
 
 
 class BuildOptionalExtension(build_ext):
@@ -37,8 +37,13 @@ def kernel_extensions() -> list[Extension]:
             "barnabas: without Cython the kernel is not compiled and will run as plain Python, slower", file=sys.stderr
         )
         return []
-    kernel = Extension("barnabas.records.kernel", [KERNEL_SOURCE], extra_compile_args=["-O3"], optional=True)
-    extensions: list[Extension] = cythonize([kernel], quiet=True, language_level=3)
+    kernels = [
+        Extension(
+            f"barnabas.records.{name}", [f"src/barnabas/records/{name}.py"], extra_compile_args=["-O3"], optional=True
+        )
+        for name in KERNELS
+    ]
+    extensions: list[Extension] = cythonize(kernels, quiet=True, language_level=3)
     return extensions
 
 
