@@ -6,7 +6,7 @@ from typing import Any
 
 from barnabas.clock import ManualClock
 from barnabas.config import LogConfig
-from barnabas.records.batch import BatchHeader
+from barnabas.records.batch import LOG_OVERHEAD, BatchHeader
 from barnabas.records.builder import build_batch
 from barnabas.records.record import DECOMPRESSED_BYTES_MAX, Record
 from barnabas.storage.batches import ENTRY_SIZE_MIN, LogFile, read_any_header, records_of, scan_batches
@@ -81,9 +81,10 @@ def whole_batches(data: memoryview) -> list[tuple[BatchHeader, memoryview]]:
     found = []
     position = 0
     while len(data) - position >= ENTRY_SIZE_MIN:
-        header = read_any_header(data, position)
-        if header.size > len(data) - position:
+        # The part of a batch at the end may not even have all of its header.
+        if int.from_bytes(data[position + 8 : position + 12], "big") + LOG_OVERHEAD > len(data) - position:
             break
+        header = read_any_header(data, position)
         found.append((header, data[position : position + header.size]))
         position += header.size
     return found

@@ -231,6 +231,10 @@ class MemoryFile:
         buffer[: len(data)] = data
         return len(data)
 
+    def read_cached(self, buffer: memoryview, position: int) -> int:
+        """Fill `buffer` from `position`: a disk in memory never makes anybody wait."""
+        return self.read_into(buffer, position)
+
     def size(self) -> int:
         """Return the length of the file."""
         self._check()
@@ -280,6 +284,8 @@ class MemoryFiles:
         self.stop_at_step = stop_at_step
         self.stop_torn = stop_torn
         self.performed: list[str] = []
+        # Called before every step, so that a test can take the disk as a crash at that very moment would leave it.
+        self.before_step: Callable[[], None] = lambda: None
         self.pending: list[Change] = []
         self._clock = clock or ManualClock()
         self._names: Names = {"/": None}
@@ -536,6 +542,7 @@ class MemoryFiles:
         """Count a step, stop at the one at which to stop, and return the fault that hits it."""
         stopped = self.stop_at_step is not None and self.steps >= self.stop_at_step
         if not stopped:
+            self.before_step()
             self.performed.append(f"{operation} {path} {detail}".rstrip())
         if self.stop_at_step is not None and self.steps >= self.stop_at_step:
             raise DiskStoppedError(f"step {self.stop_at_step}: {self.performed[-1]}")

@@ -325,3 +325,36 @@ def test_a_log_that_lost_its_end_after_a_clean_stop_goes_on_where_it_ends(closed
 def test_a_missing_file_of_leader_epochs_is_made_again(closed: Disk) -> None:
     closed.files.remove(closed.path(f"{FOLDER}/leader-epoch-checkpoint"))
     assert log_on(closed, CLEAN).leader_epochs.entries == [(0, 0)]
+
+
+@pytest.mark.parametrize(
+    ("known", "settings", "end_offset"),
+    [
+        (LastKnown(), {}, 18),
+        (LastKnown(recovery_point=18), {}, 18),
+        # It was there when the log was last flushed, so that no power cut made the hole.
+        (LastKnown(recovery_point=40), {}, 40),
+        # Everything before it was deleted.
+        (LastKnown(log_start_offset=40), {}, 40),
+        # The cleaner may have removed the last records.
+        (LastKnown(), {"cleanup_policy": ("compact",)}, 40),
+    ],
+    ids=["never-flushed", "flushed-before", "flushed-behind", "deleted", "compacted"],
+)
+def test_an_empty_segment_behind_a_hole_that_a_power_cut_made_is_removed(
+    closed: Disk, known: LastKnown, settings: dict[str, Any], end_offset: int
+) -> None:
+    """The name of a new segment may be on the disk before the last records of the one before it."""
+    overwrite(closed, file_of(closed, 40, ".log"), 0, b"")
+    log = log_on(closed, known, **settings)
+    assert (log.log_end_offset, 40 in log.segments) == (end_offset, end_offset == 40)
+    fill(log, 1)
+    log.close()
+
+
+def test_what_is_recovered_is_flushed_where_flush_messages_asks_for_the_disk(disk: Disk) -> None:
+    """Readers see what is flushed, and must not wait for the next append."""
+    fill(log_on(disk), 2)
+    assert log_on(disk).recovery_point == 0
+    assert log_on(disk, flush_messages=7).recovery_point == 0
+    assert log_on(disk, flush_messages=6).recovery_point == 6

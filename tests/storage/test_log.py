@@ -20,7 +20,7 @@ from barnabas.storage.segment import RELATIVE_OFFSET_MAX
 from barnabas.storage.validator import OffsetsOutOfOrderError
 from barnabas.wire.errors import ApiError, ErrorCode
 from tests.records.message_sets import build_message_set
-from tests.storage.builders import NOW_MS, marker_of
+from tests.storage.builders import NOW_MS, marker_of, sent_by
 from tests.storage.building import a_log, all_records, bases, consume, fill, records
 from tests.storage.conftest import Disk
 from tests.storage.memory_files import SYNCED_ONLY, MemoryFiles
@@ -436,6 +436,15 @@ def test_with_flush_messages_1_everything_answered_survives_a_power_cut(memory_f
     fill(log, 8)
     found = memory_files.crash(SYNCED_ONLY)
     assert len(all_records(a_log(found, "/data/orders-0", segment_bytes=300))) == 24
+
+
+def test_a_batch_that_is_sent_again_is_flushed_as_the_settings_ask_for_by_now(disk: Disk) -> None:
+    log = log_on(disk)
+    log.append_as_leader(sent_by(7, 0, 3), 0)
+    assert log.recovery_point == 0
+    log.update_config(LogConfig(flush_messages=1))
+    assert log.append_as_leader(sent_by(7, 0, 3), 0).is_duplicate
+    assert (log.recovery_point, log.log_end_offset) == (3, 3)
 
 
 def test_a_flush_can_be_left_to_somebody_else(disk: Disk) -> None:

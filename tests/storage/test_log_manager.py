@@ -550,6 +550,11 @@ def test_changed_settings_reach_the_open_logs_of_a_topic(files: MemoryFiles) -> 
     with refused(ErrorCode.MESSAGE_TOO_LARGE):
         fill(future, 1)
     fill(other, 1)
+    manager.delete_log(ORDERS_0)
+    settings.config = replace(settings.config, max_message_bytes=100_000)
+    manager.update_topic_config("orders")
+    fill(future, 1)
+    manager.update_topic_config("unknown")
 
 
 # Deletion.
@@ -575,6 +580,24 @@ def test_a_deleted_log_is_gone_at_once_and_its_files_after_the_delay(files: Memo
     manager.remove_due()
     assert folder not in names_in(files, A)
     assert "orders-1" in names_in(files, A)
+
+
+def test_deletions_are_settled_together(files: MemoryFiles) -> None:
+    manager = started(files)
+    for partition in (ORDERS_0, ORDERS_1, USERS_0):
+        fill(manager.get_or_create_log(partition), 3)
+    manager.checkpoint_recovery_points()
+    steps = files.steps
+    manager.delete_logs([ORDERS_0])
+    manager.delete_logs([ORDERS_1])
+    assert files.steps == steps + 2  # They are renamed, and that is all.
+    assert files.crash(SYNCED_ONLY).exists(f"{A}/orders-0")
+    assert manager.settle_deletions()
+    assert not files.crash(SYNCED_ONLY).exists(f"{A}/orders-0")
+    assert set(checkpoint(files, RECOVERY_POINT_CHECKPOINT)) == {USERS_0}
+    steps = files.steps
+    assert manager.settle_deletions()
+    assert files.steps == steps
 
 
 def test_a_log_may_be_made_again_while_its_old_files_wait(files: MemoryFiles) -> None:

@@ -210,7 +210,7 @@ def test_recovery_points_that_can_not_be_lowered_on_a_full_disk_are_dropped(
     manager = started(files)
     assert manager.current_logs[ORDERS_0].log.log_end_offset == 40
     assert not files.crash(SYNCED_ONLY).exists(f"{A}/{RECOVERY_POINT_CHECKPOINT}")
-    assert "/disks/a is full" in caplog.text
+    assert "/disks/a can not be written to for now" in caplog.text
 
 
 def test_a_future_log_does_not_get_the_high_watermark_of_the_current_one(files: MemoryFiles) -> None:
@@ -255,7 +255,7 @@ def test_a_deletion_on_a_full_disk_makes_room(files: MemoryFiles, caplog: pytest
     fill(manager.get_or_create_log(ORDERS_0), 3)
     files.fail("write", code=errno.ENOSPC, once=False)
     manager.delete_log(ORDERS_0)
-    assert "/disks/a is full" in caplog.text
+    assert "/disks/a can not be written to for now" in caplog.text
     assert manager.get_log(ORDERS_0) is None
     manager.remove_due()
     assert [name for name in names_in(files, A) if name.startswith("orders")] == []

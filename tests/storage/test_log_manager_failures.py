@@ -62,6 +62,17 @@ def test_a_flush_that_fails_takes_its_folder_offline_alone(
     assert "/disks/b failed and is offline until a restart, with 1 logs" in caplog.text
 
 
+def test_a_deletion_that_can_not_be_settled_is_told(files: MemoryFiles) -> None:
+    manager = started(files, A, B)
+    manager.get_or_create_log(ORDERS_0)
+    manager.get_or_create_log(ORDERS_1)
+    files.fail("sync_directory", under=B)
+    manager.delete_logs([ORDERS_0, ORDERS_1])
+    assert not manager.settle_deletions()
+    assert [directory.failure is None for directory in manager.directories] == [True, False]
+    assert not files.crash(SYNCED_ONLY).exists(f"{A}/orders-0")
+
+
 def test_a_checkpoint_that_can_not_be_written_takes_its_folder_offline(files: MemoryFiles) -> None:
     manager = two_folders(files)
     files.fail("rename", under=B)
@@ -172,7 +183,7 @@ def test_a_full_disk_is_not_a_failure(files: MemoryFiles, caplog: pytest.LogCapt
     manager.checkpoint_high_watermarks()
     manager.checkpoint_recovery_points()
     assert [directory.failure for directory in manager.directories] == [None, None]
-    assert "/disks/b is full" in caplog.text
+    assert "/disks/b can not be written to for now" in caplog.text
     log = manager.get_log(ORDERS_1)
     assert log is not None
     with pytest.raises(OSError, match=os.strerror(code)):

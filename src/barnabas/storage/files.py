@@ -46,6 +46,10 @@ class File(Protocol):
         """Fill `buffer` from `position` and return how many bytes there were; fewer only at the end of the file."""
         ...
 
+    def read_cached(self, buffer: memoryview, position: int) -> int:
+        """Fill `buffer` as far as that needs no waiting for the disk, and return how far; 0 may also be the end."""
+        ...
+
     def size(self) -> int:
         """Return the length of the file."""
         ...
@@ -204,6 +208,18 @@ class OsFile:
                 break
             count += read
         return count
+
+    def read_cached(self, buffer: memoryview, position: int) -> int:
+        """Fill `buffer` from the page cache as far as it has the bytes, and return how far."""
+        try:
+            return os.preadv(self._descriptor, [buffer], position, os.RWF_NOWAIT)
+        except BlockingIOError:
+            return 0
+        except OSError as error:
+            if error.errno != errno.EOPNOTSUPP:
+                raise
+            # Such a file system (tmpfs is one) has everything in memory, or nobody can ask it not to wait.
+            return os.preadv(self._descriptor, [buffer], position)
 
     def size(self) -> int:
         """Return the length of the file."""

@@ -113,7 +113,7 @@ class _Loader:
                 self._files, self._options.directory, self._segments, log_end_offset, log_start_offset
             )
         recovery_point = min(self._last_known.recovery_point, log_end_offset)
-        return Log(
+        log = Log(
             self._options,
             LogState(
                 segments=self._segments,
@@ -126,6 +126,10 @@ class _Loader:
                 is_changed=self._is_changed,
             ),
         )
+        if log.is_flush_due:
+            # Readers see what is flushed, and what was acknowledged before a crash is to be read from the start on.
+            log.flush()
+        return log
 
     def _is_trusted(self) -> bool:
         return self._last_known.had_clean_shutdown and not self._is_changed
@@ -228,6 +232,7 @@ class _Loader:
         self._recover_each(damaged)
         if untrusted:
             self._recover_from(untrusted)
+            self._remove_empty_behind_hole()
         if not len(self._segments):
             self._create_first()
 
@@ -283,6 +288,24 @@ class _Loader:
             logger.warning("%s lies behind the damage in %s and is removed", other.path, segment.path)
             self._segments.remove(other)
             other.delete()
+
+    def _remove_empty_behind_hole(self) -> None:
+        """Remove new segments whose names outlived a power cut that took records before them: offsets stay dense.
+
+        Nothing is lost with them. A compacted log may have lost its last records to the cleaner, and keeps the offset.
+        """
+        if self._options.config.is_compacted:
+            return
+        known = self._last_known
+        while len(self._segments) > 1:
+            before, last = list(self._segments)[-2:]
+            end_offset = before.next_offset()
+            is_hole = known.recovery_point <= end_offset < last.base_offset
+            if last.size or not is_hole or known.log_start_offset >= last.base_offset:
+                return
+            logger.warning("%s is empty, lies behind a hole and is removed", last.path)
+            self._segments.remove(last)
+            last.delete()
 
     def _create_first(self) -> None:
         self._is_changed = True

@@ -141,13 +141,11 @@ class PendingFlush(NamedTuple):
             self.log.sync_directory()
 
 
-def _has_producer(batches: list[BatchHeader]) -> bool:
-    # Almost every append is one batch, and is spared the walk over all of them.
-    return batches[0].producer_id >= 0 or len(batches) > 1
-
-
 def _producer_batches(batches: list[BatchHeader]) -> Iterator[tuple[int, BatchHeader]]:
-    """Yield the batches of idempotent producers, with the position of each in the bytes of all."""
+    """Yield the batches of idempotent producers, with the position of each in the bytes of all.
+
+    Almost every append is one batch without a producer, and whoever asks for this looks at that first.
+    """
     position = 0
     for batch in batches:
         if batch.producer_id >= 0:
@@ -245,7 +243,7 @@ class Log:
         data, batches = validate_for_leader(records, self.config, leader)
         if not batches:
             return self._nothing_appended()
-        if _has_producer(batches):
+        if batches[0].producer_id >= 0 or len(batches) > 1:
             for position, batch in _producer_batches(batches):
                 if is_client and len(batches) > 1:
                     # Each would be judged by what was there before the append, not by the one before it.
@@ -281,7 +279,8 @@ class Log:
             message = f"the batches have {size} bytes, but segment.bytes is {self.config.segment_bytes}"
             raise ApiError(ErrorCode.RECORD_LIST_TOO_LARGE, message)
         last_offset = last.base_offset + last.last_offset_delta
-        self._check_open()
+        if self.is_closed:
+            self._check_open()
         if last_offset >= OFFSET_END:
             message = f"there is no offset {last_offset}: the last one is {OFFSET_END - 1}"
             raise ApiError(ErrorCode.INVALID_RECORD, message)
@@ -290,7 +289,7 @@ class Log:
         active = self._active
         active.append(data, batches)
         self._is_touched = True
-        if _has_producer(batches):
+        if first.producer_id >= 0 or first is not last:
             for position, batch in _producer_batches(batches):
                 self._apply(data[position:], batch, first.base_offset)
         # What the constructors of NamedTuples do inside, at a third of their price: every append comes by here.
@@ -322,6 +321,9 @@ class Log:
         return LogAppendInfo(NO_OFFSET, NO_OFFSET, NO_TIMESTAMP, NO_TIMESTAMP, self.log_start_offset, 0, 0)
 
     def _duplicate(self, known: BatchMetadata) -> LogAppendInfo:
+        if self.is_flush_due:
+            # It is acknowledged once more, and that waits for the disk. Nobody may have asked for it the first time.
+            self._flush_due()
         is_log_append_time = self.config.message_timestamp_type == "LogAppendTime"
         return LogAppendInfo(
             known.first_offset,
@@ -412,6 +414,11 @@ class Log:
 
     # Flush.
 
+    @property
+    def is_flush_due(self) -> bool:
+        """Whether the last appends wait for the disk."""
+        return self.log_end.message_offset - self.recovery_point >= self.config.flush_messages
+
     def _flush_due(self) -> None:
         if self._options.on_flush_due is None:
             self.flush()
@@ -494,6 +501,11 @@ class Log:
         offset = max(self.log_start_offset, min(offset, self.log_end.message_offset))
         self.high_watermark = self.offset_metadata(offset)
         self.producers.on_high_watermark(offset)
+
+    def high_watermark_to_end(self) -> None:
+        """Move the high watermark to the log end, which is where it goes after every append without other replicas."""
+        self.high_watermark = self.log_end
+        self.producers.on_high_watermark(self.log_end.message_offset)
 
     @property
     def last_stable(self) -> LogOffsetMetadata:

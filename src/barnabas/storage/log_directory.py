@@ -99,9 +99,18 @@ class LogDirectory:
         self.failure: OSError | None = None
         # The folders of partitions in it, by their names; None until they could be listed.
         self.listed: list[PartitionFolder] | None = None
+        # Whether nobody has used it before this start, as far as meta.properties tells.
+        self.is_new = False
+        # How many logs are in it or on their way into it.
+        self.log_count = 0
         # Checkpoints that say more than is true, until they are written again.
         self.stale: set[str] = set()
         self._lock: DirectoryLock | None = None
+
+    @property
+    def is_taken(self) -> bool:
+        """Whether this broker holds it."""
+        return self._lock is not None
 
     def take(self) -> None:
         """Create the folder where it is missing, and lock it."""

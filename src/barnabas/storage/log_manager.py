@@ -44,7 +44,8 @@ from barnabas.wire.errors import ApiError, ErrorCode
 
 logger = logging.getLogger(__name__)
 
-DISK_FULL = frozenset({errno.ENOSPC, errno.EDQUOT})
+PASSING_ERRORS = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EMFILE, errno.ENFILE})
+"""Errors that say nothing of the disk itself and pass: no room on it, or too many open files."""
 
 
 # What each checkpoint tells of a log.
@@ -70,6 +71,10 @@ class LogManagerOptions:
     """Returns the settings of a topic: the broker's, and the topic's own over them."""
     identity: Mapping[str, str] = field(default_factory=dict)
     """What meta.properties must say, such as node.id and cluster.id."""
+    on_flush_due: Callable[[Log], None] | None = None
+    """Called when a log reaches its `flush.messages`; without it the append flushes by itself."""
+    on_roll: Callable[[Log], None] | None = None
+    """Called after a roll, so that the sealed segment is flushed in the background."""
 
 
 @dataclass(slots=True)
@@ -80,6 +85,26 @@ class ManagedLog:
     directory: LogDirectory
     partition: TopicPartition
     topic_id: UUID | None
+
+
+@dataclass(frozen=True, slots=True)
+class PendingLog:
+    """A log that is being made. The part that waits for the disk may run on any thread, while the manager goes on."""
+
+    options: LogOptions
+    directory: LogDirectory
+    partition: TopicPartition
+    topic_id: UUID | None
+    kind: FolderKind
+
+    def run(self) -> Log:
+        """Make the folder and its files, and return the log when their names are on the disk."""
+        log = load_log(self.options, LastKnown(had_clean_shutdown=True))
+        if self.topic_id is not None:
+            path = os.path.join(self.options.directory, PARTITION_METADATA)
+            write_partition_metadata(self.options.files, path, self.topic_id)
+        self.options.files.sync_directory(self.directory.path)
+        return log
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,6 +128,10 @@ class LogManager:
         self.directories = [LogDirectory(options.files, path) for path in _distinct(options.config.log_dirs)]
         self.current_logs: dict[TopicPartition, ManagedLog] = {}
         self.future_logs: dict[TopicPartition, ManagedLog] = {}
+        # Both of them by topic, so that a change of one topic does not cost a walk over all.
+        self._logs_by_topic: dict[str, dict[Log, None]] = {}
+        # Folders with deletions that a power cut may still undo.
+        self._unsettled: dict[LogDirectory, None] = {}
         # Partitions whose folder is offline: they are answered with an error and never created anew elsewhere.
         self.offline_partitions: dict[TopicPartition, LogDirectory] = {}
         self.offline_future_logs: dict[TopicPartition, LogDirectory] = {}
@@ -111,12 +140,26 @@ class LogManager:
 
     # Start and stop.
 
-    def start(self) -> None:
-        """Take the folders and load every log in them, all at once. On an error everything taken is given back."""
-        loading: list[_Loading] = []
+    def take_directories(self) -> None:
+        """Lock the folders, so that whatever else is in them is this broker's too. On an error none is held."""
         try:
             for directory in self.directories:
-                self._begin(directory, directory.take)
+                if not directory.is_taken:
+                    self._begin(directory, directory.take)
+        except BaseException:
+            self.release()
+            raise
+
+    def check_identities(self) -> None:
+        """Check whose folders they are, and note which are new; raises LogDirectoryError. Nothing is written."""
+        for directory in self._live_directories():
+            directory.is_new = not directory.check_identity(self._options.identity)
+
+    def start(self) -> None:
+        """Take the folders and load every log in them, all at once. On an error everything taken is given back."""
+        self.take_directories()
+        loading: list[_Loading] = []
+        try:
             for directory in self._live_directories():
                 self._begin(directory, self._begin_loading, directory, loading)
             for one in loading:
@@ -124,7 +167,7 @@ class LogManager:
         except BaseException:
             for one in loading:
                 one.pool.shutdown(cancel_futures=True)
-            self._release()
+            self.release()
             raise
 
     def _begin(self, directory: LogDirectory, action: Callable[..., None], *arguments: object) -> None:
@@ -142,7 +185,8 @@ class LogManager:
             try:
                 directory.list_folders()
             except OSError as error:
-                logger.warning("%s can not be listed, so nobody knows whose logs it has: %s", directory.path, error)
+                if len(self._live_directories()) > 1:
+                    logger.warning("%s can not be listed, so nobody knows whose logs it has: %s", directory.path, error)
         for folder in directory.listed or []:
             if folder.kind is FolderKind.CURRENT:
                 self.offline_partitions[folder.partition] = directory
@@ -182,8 +226,9 @@ class LogManager:
                     managed.log.update_high_watermark(high_watermarks.get(folder.partition, 0))
                 self._register(managed, folder.kind)
         self._correct_checkpoints(directory, loading.checkpoints)
-        state = "clean" if directory.had_clean_shutdown else "not clean, logs were recovered"
-        logger.info("%s: %d logs loaded (the last shutdown was %s)", directory.path, len(loading.folders), state)
+        if loading.folders:
+            state = "clean" if directory.had_clean_shutdown else "not clean, logs were recovered"
+            logger.info("%s: %d logs loaded (the last shutdown was %s)", directory.path, len(loading.folders), state)
 
     def _sort_out(self, directory: LogDirectory, folders: list[PartitionFolder]) -> list[PartitionFolder]:
         """Remove what was deleted before the restart, and return the folders that are to be loaded."""
@@ -215,9 +260,9 @@ class LogManager:
         try:
             self._write_stale(directory)
         except OSError as error:
-            if error.errno not in DISK_FULL:
+            if error.errno not in PASSING_ERRORS:
                 raise
-            logger.warning("%s is full: %s", directory.path, error)
+            logger.warning("%s can not be written to for now: %s", directory.path, error)
             if RECOVERY_POINT_CHECKPOINT in directory.stale:
                 # Without recovery points the next start reads more than it must, with wrong ones less.
                 directory.remove_checkpoint(RECOVERY_POINT_CHECKPOINT)
@@ -241,6 +286,8 @@ class LogManager:
             directory=path,
             config=self._options.topic_config(topic),
             open_segments=self._open_segments,
+            on_flush_due=self._options.on_flush_due,
+            on_roll=self._options.on_roll,
         )
 
     def _register(self, managed: ManagedLog, kind: FolderKind) -> None:
@@ -250,14 +297,27 @@ class LogManager:
             message = f"{managed.partition} is in {other.log.directory} and in {managed.log.directory}"
             raise LogDirectoryError(f"{message}; remove the one that is out of date")
         logs[managed.partition] = managed
+        self._logs_by_topic.setdefault(managed.partition.topic, {})[managed.log] = None
+        managed.directory.log_count += 1
+
+    def _unregister(self, logs: dict[TopicPartition, ManagedLog], managed: ManagedLog) -> None:
+        del logs[managed.partition]
+        topic = managed.partition.topic
+        del self._logs_by_topic[topic][managed.log]
+        if not self._logs_by_topic[topic]:
+            del self._logs_by_topic[topic]
 
     def shutdown(self) -> None:
-        """Flush and close every log, write the checkpoints and mark the folders clean."""
+        """Close the logs and give the folders back."""
         try:
-            for directory in self._live_directories():
-                self._guard(directory, self._close_directory, directory)
+            self.close_logs()
         finally:
-            self._release()
+            self.release()
+
+    def close_logs(self) -> None:
+        """Flush and close every log, write the checkpoints and mark the folders clean."""
+        for directory in self._live_directories():
+            self._guard(directory, self._close_directory, directory)
 
     def _close_directory(self, directory: LogDirectory) -> None:
         threads = self._options.config.num_recovery_threads_per_data_dir
@@ -266,7 +326,8 @@ class LogManager:
         self._write_checkpoints(directory)
         directory.mark_clean()
 
-    def _release(self) -> None:
+    def release(self) -> None:
+        """Give the folders back; one that is given back already stays so."""
         for directory in self.directories:
             directory.release()
 
@@ -279,15 +340,17 @@ class LogManager:
         logs = [*self.current_logs.values(), *self.future_logs.values()]
         return [managed for managed in logs if managed.directory is directory]
 
-    def _guard(self, directory: LogDirectory, action: Callable[..., None], *arguments: object) -> None:
-        """Run something that writes to a folder; a disk that fails takes that folder offline."""
+    def _guard(self, directory: LogDirectory, action: Callable[..., None], *arguments: object) -> bool:
+        """Run something that writes to a folder, and tell whether it did; a disk that fails takes it offline."""
         try:
             action(*arguments)
+            return True
         except OSError as error:
-            if error.errno in DISK_FULL:
-                logger.warning("%s is full: %s", directory.path, error)
+            if error.errno in PASSING_ERRORS:
+                logger.warning("%s can not be written to for now: %s", directory.path, error)
             else:
                 self.fail_directory(directory, error)
+            return False
 
     def fail_directory(self, directory: LogDirectory, error: OSError) -> None:
         """Take a folder and its logs out of service until a restart; raises NoLogDirectoryError if it was the last."""
@@ -297,16 +360,16 @@ class LogManager:
         pairs = ((self.current_logs, self.offline_partitions), (self.future_logs, self.offline_future_logs))
         for logs, offline in pairs:
             for managed in [managed for managed in logs.values() if managed.directory is directory]:
-                del logs[managed.partition]
+                self._unregister(logs, managed)
                 managed.log.abandon()
                 offline[managed.partition] = directory
+        self._check_alive()  # With none left, what that raises says all of it in one line.
         logger.error(
             "%s failed and is offline until a restart, with %d logs: %s",
             directory.path,
             sum(1 for owner in self.offline_partitions.values() if owner is directory),
             error,
         )
-        self._check_alive()
 
     def _check_alive(self) -> None:
         if not self._live_directories():
@@ -345,7 +408,8 @@ class LogManager:
         A partition `is_new` when this broker never had it. All others may have their log in a folder that is offline,
         and raise ApiError rather than start empty while there is one that could not even be listed.
         """
-        existing = self.future_logs.get(partition) if kind is FolderKind.FUTURE else self.current_logs.get(partition)
+        logs = self.future_logs if kind is FolderKind.FUTURE else self.current_logs
+        existing = logs.get(partition)
         if existing is not None:
             if existing.topic_id is None and topic_id is not None:
                 write_partition_metadata(
@@ -353,18 +417,40 @@ class LogManager:
                 )
                 existing.topic_id = topic_id
             return existing.log
+        pending = self.prepare_log(partition, topic_id, kind=kind, is_new=is_new)
+        try:
+            log = pending.run()
+        except BaseException:
+            self.cancel_log(pending)
+            raise
+        self.finish_log(pending, log)
+        return log
+
+    def prepare_log(
+        self,
+        partition: TopicPartition,
+        topic_id: UUID | None,
+        *,
+        kind: FolderKind = FolderKind.CURRENT,
+        is_new: bool = False,
+    ) -> PendingLog:
+        """Choose the folder of a log that is to be made; `run` of what is returned makes it, `finish_log` takes it."""
         self._check_absent(partition, kind, is_new)
         self._check_alive()
-        directory = min(self._live_directories(), key=lambda directory: len(self._logs_in(directory)))
+        directory = min(self._live_directories(), key=lambda directory: directory.log_count)
         self._write_stale(directory)  # The new log must not be taken for an old one of the same name.
-        folder = PartitionFolder(folder_name(partition, kind), partition, kind)
-        path = os.path.join(directory.path, folder.name)
-        log = load_log(self._log_options(path, partition.topic), LastKnown(had_clean_shutdown=True))
-        if topic_id is not None:
-            write_partition_metadata(self._files, os.path.join(path, PARTITION_METADATA), topic_id)
-        self._files.sync_directory(directory.path)
-        self._register(ManagedLog(log, directory, partition, topic_id), kind)
-        return log
+        directory.log_count += 1
+        path = os.path.join(directory.path, folder_name(partition, kind))
+        return PendingLog(self._log_options(path, partition.topic), directory, partition, topic_id, kind)
+
+    def cancel_log(self, pending: PendingLog) -> None:
+        """Give up a log that could not be made."""
+        pending.directory.log_count -= 1
+
+    def finish_log(self, pending: PendingLog, log: Log) -> None:
+        """Take a log into service that was made."""
+        pending.directory.log_count -= 1  # It was counted when it was begun.
+        self._register(ManagedLog(log, pending.directory, pending.partition, pending.topic_id), pending.kind)
 
     def _check_absent(self, partition: TopicPartition, kind: FolderKind, is_new: bool) -> None:
         """Raise ApiError for a log that is, or may be, in a folder that is offline: it has its records there."""
@@ -379,10 +465,8 @@ class LogManager:
     def update_topic_config(self, topic: str) -> None:
         """Apply changed settings to the open logs of a topic."""
         config = self._options.topic_config(topic)
-        for logs in (self.current_logs, self.future_logs):
-            for partition, managed in logs.items():
-                if partition.topic == topic:
-                    managed.log.update_config(config)
+        for log in self._logs_by_topic.get(topic, ()):
+            log.update_config(config)
 
     def truncate_to(self, partition: TopicPartition, offset: int) -> None:
         """Cut off the end of a log; no checkpoint vouches for what is gone, neither before nor after."""
@@ -413,17 +497,53 @@ class LogManager:
 
     def delete_log(self, partition: TopicPartition) -> None:
         """Take a log out of service; its files go after `file.delete.delay.ms`."""
+        self.delete_logs([partition])
+        self.settle_deletions()
+
+    def delete_logs(self, partitions: Iterable[TopicPartition]) -> None:
+        """Take logs out of service; a power cut may undo that until `settle_deletions`, once for any number of them."""
+        for partition in partitions:
+            managed = self._managed(partition)
+            directory = managed.directory
+            target = os.path.join(directory.path, folder_name(partition, FolderKind.DELETE))
+            self._files.rename(managed.log.directory, target)
+            managed.log.abandon()
+            self._unregister(self.current_logs, managed)
+            directory.log_count -= 1
+            # All that follows may fail, on a full disk for one, which the removal is to make room on.
+            self._remove_later(directory, target, managed.log.config.file_delete_delay_ms)
+            directory.stale.update(CHECKPOINTS)
+            self._unsettled[directory] = None
+
+    def settle_deletions(self) -> bool:
+        """Make the deletions so far durable, then the checkpoints without them; tell whether no power cut undoes them.
+
+        Checkpoints that find no room stay stale, and are written before a log is made that could be taken for another.
+        """
+        unsettled, self._unsettled = self._unsettled, {}
+        is_durable = True
+        for directory in unsettled:
+            if directory.failure is None and self._guard(directory, self._files.sync_directory, directory.path):
+                self._rewrite_checkpoints(directory)
+            else:
+                is_durable = False
+        return is_durable
+
+    def set_aside(self, partition: TopicPartition) -> str:
+        """Take a log out of service that is not this broker's, and return the folder that keeps it, as Kafka does."""
         managed = self._managed(partition)
-        directory = managed.directory
-        target = os.path.join(directory.path, folder_name(partition, FolderKind.DELETE))
+        target = os.path.join(managed.directory.path, folder_name(partition, FolderKind.STRAY))
         self._files.rename(managed.log.directory, target)
         managed.log.abandon()
-        del self.current_logs[partition]
-        # All that follows may fail, on a full disk for one, which the removal is to make room on.
-        self._remove_later(directory, target, managed.log.config.file_delete_delay_ms)
-        directory.stale.update(CHECKPOINTS)
-        self._files.sync_directory(directory.path)
-        self._rewrite_checkpoints(directory)
+        self._unregister(self.current_logs, managed)
+        managed.directory.log_count -= 1
+        self._files.sync_directory(managed.directory.path)
+        self._rewrite_checkpoints(managed.directory)
+        return target
+
+    def directory_of(self, partition: TopicPartition) -> LogDirectory:
+        """Return the folder that a log is in; raises ApiError when there is none, or its folder is offline."""
+        return self._managed(partition).directory
 
     def delete_segments(self, partition: TopicPartition, segments: Iterable[LogSegment]) -> None:
         """Remove segments that a log gave up after `file.delete.delay.ms`, when no reader needs them any more."""
@@ -438,12 +558,28 @@ class LogManager:
 
     def remove_due(self) -> None:
         """Remove the files of deleted logs and segments whose time has come."""
+        remove = self.take_due_removals()
+        if remove is not None:
+            remove()
+
+    def take_due_removals(self) -> Callable[[], None] | None:
+        """Return what removes the files whose time has come, on any thread; None when there are none."""
         now_ms = self._options.clock.now_ms()
         due = [removal for removal in self._removals if removal[0] <= now_ms]
+        if not due:
+            return None
         self._removals = [removal for removal in self._removals if removal[0] > now_ms]
-        for _, directory, remove in due:
-            if directory.failure is None:
-                self._guard(directory, remove)
+
+        def run() -> None:
+            for _, directory, remove in due:
+                if directory.failure is None:
+                    self._guard(directory, remove)
+
+        return run
+
+    def largest_producer_id(self) -> int:
+        """Return the largest producer id that a log remembers, or -1: whoever gets it again is taken for that one."""
+        return max((max(m.log.producers.producers, default=-1) for m in self.current_logs.values()), default=-1)
 
     def remove_expired_producers(self) -> None:
         """Forget the producers that were quiet for longer than `producer.id.expiration.ms`."""
@@ -453,11 +589,21 @@ class LogManager:
 
     # Flush and checkpoints.
 
+    def dirty_logs(self) -> list[Log]:
+        """Return the logs whose oldest unflushed record waits longer than their `flush.ms`."""
+        now_ms = self._options.clock.now_ms()
+        logs = [managed.log for managed in self.current_logs.values()]
+        return [
+            log
+            for log in logs
+            if now_ms - log.last_flush_ms >= log.config.flush_ms and log.recovery_point < log.log_end_offset
+        ]
+
     def flush_dirty_logs(self) -> None:
         """Flush the logs whose oldest unflushed record waits longer than their `flush.ms`."""
-        now_ms = self._options.clock.now_ms()
+        dirty = set(self.dirty_logs())
         for managed in list(self.current_logs.values()):
-            if now_ms - managed.log.last_flush_ms >= managed.log.config.flush_ms:
+            if managed.log in dirty:
                 self._guard(managed.directory, managed.log.flush)
 
     def checkpoint_recovery_points(self) -> None:

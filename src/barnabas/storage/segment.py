@@ -62,6 +62,8 @@ class FetchDataInfo(NamedTuple):
 
     offset_metadata: LogOffsetMetadata
     records: FileSlice | None
+    is_first_batch_whole: bool = True
+    """Whether `records` has the batch of the offset to its end, and not only a part that nobody can use."""
 
 
 class BatchPosition(NamedTuple):
@@ -228,7 +230,7 @@ class LogSegment:
         size = max(max_size, found.size) if min_one_message else max_size
         size = min(size, max_position - found.position)
         records = FileSlice(self.file(), found.position, size) if size > 0 else None
-        return FetchDataInfo(metadata, records)
+        return FetchDataInfo(metadata, records, size >= found.size)
 
     def find_offset_by_timestamp(self, timestamp: int, start_offset: int) -> TimestampOffset | None:
         """Return the first record at or past `start_offset` whose timestamp is at or past `timestamp`."""

@@ -1,12 +1,13 @@
 """Directories of ours for Kafka to look at, one shut down in order and one killed, and Kafka's for us to look at."""
 
 import shutil
+import time
 from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
-from confluent_kafka import Consumer
+from confluent_kafka import Consumer, KafkaError
 from confluent_kafka import TopicPartition as KafkaTopicPartition
 
 from barnabas.model import TopicPartition
@@ -15,6 +16,8 @@ from tests.kafka_peer.peer import KafkaPeer, copy_sparse
 from tests.kafka_peer.populate import DEADLINE_S, ConsumedRecord
 from tests.storage.interop.writing import SMALL_SEGMENTS, write_everything
 from tests.storage.interop.written import WrittenDirectory, WrittenLog, open_manager
+
+LEADER_ERRORS = (KafkaError.UNKNOWN_LEADER_EPOCH, KafkaError.FENCED_LEADER_EPOCH, KafkaError.NOT_LEADER_FOR_PARTITION)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -98,6 +101,19 @@ def revived_kafka(killed_kafka: KafkaDirectory, tmp_path_factory: pytest.TempPat
     return RevivedKafka(data_dir=peer.data_dir, offsets_for_times=answers)
 
 
+def answers_of(consumer: Consumer, asked: list[KafkaTopicPartition]) -> list[KafkaTopicPartition]:
+    """The offsets of some times; a Kafka that has just started may know its leaders a moment later than its clients."""
+    deadline = time.monotonic() + DEADLINE_S
+    while True:
+        answers: list[KafkaTopicPartition] = consumer.offsets_for_times(asked, DEADLINE_S)
+        errors = [answer.error for answer in answers if answer.error is not None]
+        if not errors:
+            return answers
+        assert time.monotonic() < deadline, errors
+        assert all(error.retriable() or error.code() in LEADER_ERRORS for error in errors), errors
+        time.sleep(0.1)
+
+
 def ask_for_times(peer: KafkaPeer, records: Iterable[ConsumedRecord]) -> dict[tuple[TopicPartition, int], int]:
     """Kafka's answers about every so many timestamps of each partition, and about those next to them."""
     timestamps: dict[TopicPartition, set[int]] = {}
@@ -119,8 +135,7 @@ def ask_for_times(peer: KafkaPeer, records: Iterable[ConsumedRecord]) -> dict[tu
         while waiting:
             # One timestamp a partition fits into a request.
             asked = [KafkaTopicPartition(*partition, known.pop()) for partition, known in waiting.items()]
-            for question, answer in zip(asked, consumer.offsets_for_times(asked, DEADLINE_S), strict=True):
-                assert answer.error is None
+            for question, answer in zip(asked, answers_of(consumer, asked), strict=True):
                 partition = TopicPartition(answer.topic, answer.partition)
                 answers[partition, question.offset] = answer.offset
             waiting = {partition: known for partition, known in waiting.items() if known}
