@@ -1,0 +1,282 @@
+"""One blocking TCP connection to a broker: requests go out in order, and their answers come back in the same order.
+
+Bytes go to a socket and come from one; messages are those of `wire`. The versions to speak are negotiated once, when
+the connection is opened: ApiVersions in our newest version, and in version 0 if the broker does not know that one.
+
+Rule 1: the answer that is read belongs to the oldest request that waits; any other correlation id is a broken peer.
+Rule 2: after any failure the connection is closed, because nobody knows how much of an answer was read. Requests that
+were waiting may or may not have been carried out.
+Rule 3: memory grows with the bytes that came, never with the length that was announced.
+
+It does not retry, and knows no topics: see `client`. TLS and SASL come later: TLS wraps the socket in `_open`, and SASL
+has its exchange in `_greet`, after the versions are known and before anything else is sent.
+"""
+
+import contextlib
+import select
+import socket
+from collections import deque
+from collections.abc import Sequence
+from functools import cache
+from types import TracebackType
+from typing import Any, NamedTuple, NoReturn, Self
+
+from barnabas.client.options import Address, ClientOptions
+from barnabas.clock import Clock, SystemClock
+from barnabas.wire.apis import API_VERSIONS_KEY, APIS, Api, request_encoder, response_decoder
+from barnabas.wire.errors import ErrorCode
+from barnabas.wire.frames import RESPONSE_HEADER, SIZE, RequestHeader, request_frame
+from barnabas.wire.messages.api_versions import ApiVersionsRequest
+from barnabas.wire.primitives import DecodeError, skip_tagged_fields
+from barnabas.wire.schema import VERSION_MAX, Versions
+
+# An answer is read into memory of this size first, which then grows as it fills.
+CHUNK_BYTES = 1024 * 1024
+
+_BY_NAME = {api.name: api for api in APIS.values()}
+_CORRELATION_ID_MODULUS = 1 << 31
+
+
+class ClientError(Exception):
+    """What a client can fail with, other than an error code in an answer (`ApiError`)."""
+
+
+class ConnectionFailedError(ClientError):
+    """There is no connection to this address, or it broke, or no answer came in time."""
+
+    def __init__(self, address: Address, reason: str) -> None:
+        super().__init__(f"{address}: {reason}")
+        self.address = address
+        self.reason = reason
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return type(self), (self.address, self.reason)
+
+
+class UnsupportedVersionError(ClientError):
+    """Broker and client have no version of an API in common."""
+
+
+class _Waiting(NamedTuple):
+    """A request whose answer has not come."""
+
+    api: Api
+    version: int
+    correlation_id: int
+
+
+class Connection:
+    """An open connection whose broker has said what it can do."""
+
+    def __init__(self, address: Address, options: ClientOptions, clock: Clock | None = None) -> None:
+        """Open the connection; raises ConnectionFailedError or UnsupportedVersionError."""
+        self.address = address
+        self._options = options
+        self._clock = SystemClock() if clock is None else clock
+        self._waiting: deque[_Waiting] = deque()
+        self._next_correlation_id = 0
+        self._supported: dict[int, Versions] = {}
+        self._socket = self._open()
+        try:
+            self._greet()
+        except BaseException:
+            self.close()
+            raise
+
+    def _open(self) -> socket.socket:
+        timeout = self._options.socket_connection_setup_timeout_ms / 1000
+        try:
+            opened = socket.create_connection(self.address, timeout)
+            opened.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        except TimeoutError:
+            raise ConnectionFailedError(self.address, f"no connection within {timeout:g} s") from None
+        except OSError as error:
+            raise ConnectionFailedError(self.address, error.strerror or str(error)) from None
+        return opened
+
+    def _greet(self) -> None:
+        """Learn which versions the broker has."""
+        greeting = ApiVersionsRequest(client_software_name="barnabas", client_software_version=_software_version())
+        api = APIS[API_VERSIONS_KEY]
+        self._supported = {API_VERSIONS_KEY: api.versions}
+        answer = self.request(greeting)
+        if answer.error_code == ErrorCode.UNSUPPORTED_VERSION:
+            answer = self.request(greeting, 0)
+        if answer.error_code != ErrorCode.NONE:
+            reason = f"the broker answers ApiVersions with error code {answer.error_code}"
+            raise ConnectionFailedError(self.address, reason)
+        self._supported = {row.api_key: Versions(row.min_version, row.max_version) for row in answer.api_keys}
+
+    def version_of(self, name: str, at_most: int = VERSION_MAX) -> int:
+        """Return the newest version of an API that both sides know; raises UnsupportedVersionError."""
+        api = _BY_NAME[name]
+        usable = self._usable(api, at_most)
+        if usable is not None:
+            return usable
+        theirs = self._supported.get(api.key)
+        ours = f"{api.versions.low} to {min(api.versions.high, at_most)}"
+        said = f"has {theirs.low} to {theirs.high}" if theirs else "does not have that API"
+        raise UnsupportedVersionError(f"{self.address}: {name} is needed in version {ours}, but the broker {said}")
+
+    def _usable(self, api: Api, at_most: int) -> int | None:
+        theirs = self._supported.get(api.key)
+        if theirs is None:
+            return None
+        high = min(api.versions.high, theirs.high, at_most)
+        return high if high >= max(api.versions.low, theirs.low) else None
+
+    @property
+    def in_flight(self) -> int:
+        """How many answers are waited for."""
+        return len(self._waiting)
+
+    @property
+    def is_open(self) -> bool:
+        """Whether requests can be sent, as far as is known."""
+        return self._socket.fileno() >= 0
+
+    def fileno(self) -> int:
+        """The socket's number, so that `select` can wait for several connections."""
+        return self._socket.fileno()
+
+    def request(self, message: Any, version: int | None = None) -> Any:
+        """Send a message, and return its answer; nothing else may be waiting."""
+        assert not self._waiting, "other answers are to be received first"
+        self.send(message, version)
+        return self.receive()
+
+    def send(self, message: Any, version: int | None = None, *, is_answered: bool = True) -> None:
+        """Send a message. Its class tells the API, and the version is the newest common one unless said otherwise."""
+        api = _BY_NAME[type(message).__name__.removesuffix("Request")]
+        version = self.version_of(api.name) if version is None else version
+        correlation_id = self._next_correlation_id
+        self._next_correlation_id = (correlation_id + 1) % _CORRELATION_ID_MODULUS
+        header = RequestHeader(api.key, version, correlation_id, self._options.client_id)
+        frame = b"".join(request_frame(api, header, request_encoder(api, version)(message)))
+        self._check_open()
+        try:
+            self._socket.settimeout(self._options.request_timeout_ms / 1000)
+            self._socket.sendall(frame)
+        except TimeoutError:
+            self._fail("the broker did not take the request in time")
+        except OSError as error:
+            self._fail(error.strerror or str(error))
+        except BaseException:
+            self.close()  # Somebody pressed Ctrl-C, and half of a request is on its way.
+            raise
+        if is_answered:
+            self._waiting.append(_Waiting(api, version, correlation_id))
+
+    def receive(self) -> Any:
+        """Wait for the answer to the oldest request that has none, and return it."""
+        assert self._waiting, "no answer is waited for"
+        api, version, correlation_id = self._waiting[0]
+        self._check_open()
+        try:
+            data = self._receive_frame(api.name)
+        except BaseException:
+            self.close()  # Also after Ctrl-C: the rest of this answer would be taken for the next one.
+            raise
+        (found,) = SIZE.unpack_from(data)
+        if found != correlation_id:
+            self._fail(f"the answer has correlation id {found}, but {correlation_id} was to come")
+        self._waiting.popleft()
+        try:
+            return _decode(api, version, data)
+        except DecodeError as error:
+            self._fail(f"the answer can not be read: {error}")
+
+    def has_answer(self, seconds: float = 0.0) -> bool:
+        """Tell whether the beginning of an answer, or the end of the connection, is there to be received."""
+        return bool(readable([self], seconds))
+
+    def _receive_frame(self, name: str) -> memoryview:
+        """Return the bytes of an answer, from its correlation id on."""
+        deadline = self._clock.monotonic_seconds() + self._options.request_timeout_ms / 1000
+        (size,) = SIZE.unpack(self._receive_bytes(SIZE.size, deadline, name))
+        least, most = RESPONSE_HEADER.size - SIZE.size, self._options.response_bytes_max
+        if not least <= size <= most:
+            self._fail(f"the answer has {least} to {most} bytes, but {size} were announced; is this a Kafka listener?")
+        return self._receive_bytes(size, deadline, name)
+
+    def _receive_bytes(self, size: int, deadline: float, name: str) -> memoryview:
+        data = bytearray(min(size, CHUNK_BYTES))
+        filled = 0
+        while filled < size:
+            if filled == len(data):
+                data.extend(bytes(min(len(data), size - filled)))
+            with memoryview(data) as view, view[filled:] as room:
+                filled += self._receive_some(room, deadline, name)
+        return memoryview(data)
+
+    def _receive_some(self, room: memoryview, deadline: float, name: str) -> int:
+        try:
+            # A time-out of 0 would mean not to wait at all, and is another error then.
+            self._socket.settimeout(max(deadline - self._clock.monotonic_seconds(), 0.001))
+            count = self._socket.recv_into(room)
+        except TimeoutError:
+            self._fail(f"no answer to {name} within {self._options.request_timeout_ms / 1000:g} s")
+        except OSError as error:
+            self._fail(error.strerror or str(error))
+        if count == 0:
+            self._fail(f"the broker closed the connection before it answered {name}")
+        return count
+
+    def _check_open(self) -> None:
+        if not self.is_open:
+            raise ConnectionFailedError(self.address, "the connection is closed")
+
+    def _fail(self, reason: str) -> NoReturn:
+        self.close()
+        raise ConnectionFailedError(self.address, reason) from None
+
+    def close(self) -> None:
+        """Close the connection; what waits for an answer gets none."""
+        self._waiting.clear()
+        with contextlib.suppress(OSError):
+            self._socket.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+
+def readable(connections: Sequence[Connection], seconds: float) -> list[Connection]:
+    """Wait until one of these has something to be received, and return those that have."""
+    poller = select.poll()
+    by_number = {connection.fileno(): connection for connection in connections if connection.is_open}
+    for number in by_number:
+        poller.register(number, select.POLLIN)
+    return [by_number[number] for number, _ in poller.poll(seconds * 1000)]
+
+
+def _decode(api: Api, version: int, data: memoryview) -> Any:
+    position = SIZE.size
+    is_greeting = api.key == API_VERSIONS_KEY
+    if is_greeting and len(data) >= position + 2 and data[position : position + 2] == _UNSUPPORTED:
+        # A broker that does not know our version answers in version 0, whatever we asked in (KIP-511).
+        version = 0
+    try:
+        if api.is_flexible(version) and not is_greeting:
+            position = skip_tagged_fields(data, position)
+    except IndexError:
+        raise DecodeError("it ends in its header") from None
+    return response_decoder(api, version)(data, position)[0]
+
+
+_UNSUPPORTED = ErrorCode.UNSUPPORTED_VERSION.to_bytes(2, "big")
+
+
+@cache
+def _software_version() -> str:
+    # It takes longer to import than a connection takes to open.
+    from importlib.metadata import PackageNotFoundError, version
+
+    try:
+        return version("barnabas")
+    except PackageNotFoundError:
+        return "unknown"
