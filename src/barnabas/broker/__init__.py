@@ -1,0 +1,1 @@
+"""Requests to answers: the dispatch table, the handlers, and the partitions that this broker leads."""

@@ -1,0 +1,1 @@
+"""Tests of barnabas.broker: requests, partitions, delayed operations."""

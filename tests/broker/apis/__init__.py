@@ -1,0 +1,1 @@
+"""Tests of the handlers, over a broker on a thread."""

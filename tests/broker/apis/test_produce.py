@@ -1,0 +1,319 @@
+"""Produce: every version, every answer, and that the short way and the long way do the same."""
+
+from collections.abc import Callable
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from barnabas.broker.apis.produce import _AnswerTemplate
+from barnabas.client.connection import Connection, ConnectionFailedError
+from barnabas.embedded import Broker
+from barnabas.records import produce_frame
+from barnabas.records.codecs import Codec
+from barnabas.storage.log import LogAppendInfo
+from barnabas.wire.apis import APIS, request_decoder, request_encoder, response_encoder
+from barnabas.wire.errors import ErrorCode
+from barnabas.wire.frames import RequestHeader, request_frame, response_frame
+from barnabas.wire.messages.produce import (
+    PartitionProduceData,
+    PartitionProduceResponse,
+    ProduceRequest,
+    ProduceResponse,
+    TopicProduceData,
+    TopicProduceResponse,
+)
+from tests.broker.asking import connected, fetch, offsets_of, produce, produce_request, records_of
+from tests.records.message_sets import build_message_set
+from tests.storage.builders import batch_of, sent_by
+
+PRODUCE = APIS[0]
+Topic = Callable[..., str]
+
+
+def now(broker: Broker) -> int:
+    return broker.server.services.clock.now_ms()
+
+
+@pytest.mark.parametrize("version", range(3, 13))
+def test_every_version_appends_and_answers_its_offsets(
+    connection: Connection, broker: Broker, topic: Topic, version: int
+) -> None:
+    name = topic()
+    for round_number in range(3):  # The first goes the long way, the others the short one.
+        answer = produce(connection, name, batch_of(5, timestamp=now(broker)), version=version)
+        assert (answer.error_code, answer.base_offset) == (ErrorCode.NONE, 5 * round_number)
+        assert answer.log_append_time_ms == -1
+    assert offsets_of(fetch(connection, name, 0)) == list(range(15))
+
+
+def test_a_refusal_is_no_failure_and_is_counted_by_its_code(
+    connection: Connection, broker: Broker, topic: Topic
+) -> None:
+    name = topic(**{"max.message.bytes": 200})
+    errors = broker.server.channel.api_stats[0].errors
+    before = dict(errors)
+    batch = batch_of(timestamp=now(broker), size=1_000)
+    for _ in range(2):
+        assert produce(connection, name, batch).error_code == ErrorCode.MESSAGE_TOO_LARGE
+    assert produce(connection, name, batch, 7).error_code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+    stats = broker.server.services.replica_manager.topic_stats.topic(name)
+    assert (stats.failed_produce_requests, stats.bytes_rejected) == (0, 3 * len(batch))
+    for code, count in ((ErrorCode.MESSAGE_TOO_LARGE, 2), (ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, 1)):
+        assert errors[code] == before.get(code, 0) + count
+
+
+def test_topics_are_named_by_id_from_version_13_on(connection: Connection, broker: Broker, topic: Topic) -> None:
+    name = topic()
+    topic_id = broker.server.services.cache.topics[name].topic_id.bytes
+    for expected in range(3):
+        data = PartitionProduceData(index=0, records=batch_of(timestamp=now(broker)))
+        request = ProduceRequest(
+            acks=-1, timeout_ms=1000, topic_data=[TopicProduceData(topic_id=topic_id, partition_data=[data])]
+        )
+        (answer,) = connection.request(request, 13).responses
+        assert answer.topic_id == topic_id
+        assert answer.partition_responses[0].base_offset == expected
+    request.topic_data[0].topic_id = bytes(15) + b"\x01"
+    (answer,) = connection.request(request, 13).responses
+    assert answer.partition_responses[0].error_code == ErrorCode.UNKNOWN_TOPIC_ID
+
+
+@pytest.mark.parametrize(("version", "magic"), [(0, 0), (1, 0), (2, 1)])
+def test_old_versions_carry_message_sets(
+    connection: Connection, broker: Broker, topic: Topic, version: int, magic: int
+) -> None:
+    name = topic()
+    sent = build_message_set(magic, [(0, now(broker), b"k", b"v1"), (1, now(broker), None, b"v2")])
+    answer = produce(connection, name, sent, version=version)
+    assert (answer.error_code, answer.base_offset) == (ErrorCode.NONE, 0)
+    found = [(record.key, record.value) for record in records_of(fetch(connection, name, 0))]
+    assert found == [(b"k", b"v1"), (None, b"v2")]
+
+
+def test_what_is_stored_is_what_was_sent(connection: Connection, broker: Broker, topic: Topic) -> None:
+    name = topic()
+    batches = [batch_of(3, timestamp=now(broker), codec=codec) for codec in Codec]
+    for batch in batches:
+        assert produce(connection, name, batch).error_code == ErrorCode.NONE
+    stored = bytes(fetch(connection, name, 0).records or b"")
+    # All but base offset and leader epoch, which the leader gives, and which the checksum does not cover.
+    position = 0
+    for batch in batches:
+        assert stored[position + 8 : position + 12] == batch[8:12]
+        assert stored[position + 16 : position + len(batch)] == batch[16:]
+        position += len(batch)
+    assert position == len(stored)
+
+
+# Errors.
+
+
+def test_an_error_of_one_partition_is_its_answer_alone(connection: Connection, broker: Broker, topic: Topic) -> None:
+    name = topic(partitions=3)
+    good, bad = batch_of(2, timestamp=now(broker)), batch_of(2, timestamp=now(broker))
+    bad[-1] ^= 1
+    request = produce_request(name, {0: good, 1: bad, 2: bytes(good), 7: bytes(good)})
+    (answer,) = connection.request(request, 9).responses
+    assert [one.error_code for one in answer.partition_responses] == [
+        ErrorCode.NONE,
+        ErrorCode.CORRUPT_MESSAGE,
+        ErrorCode.NONE,
+        ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
+    ]
+    assert [one.base_offset for one in answer.partition_responses] == [0, -1, 0, -1]
+    assert answer.partition_responses[1].error_message
+    assert offsets_of(fetch(connection, name, 0, partition=1)) == []
+
+
+@pytest.mark.parametrize("acks", [2, -2, 100])
+def test_unknown_acks_append_nothing(connection: Connection, broker: Broker, topic: Topic, acks: int) -> None:
+    name = topic()
+    produce(connection, name, batch_of(timestamp=now(broker)))  # So that the short way knows the partition.
+    answer = produce(connection, name, batch_of(timestamp=now(broker)), acks=acks)
+    assert (answer.error_code, answer.base_offset) == (ErrorCode.INVALID_REQUIRED_ACKS, -1)
+    assert offsets_of(fetch(connection, name, 0)) == [0]
+
+
+def test_a_topic_that_does_not_exist_is_not_created(connection: Connection, broker: Broker) -> None:
+    answer = produce(connection, "never-created", batch_of(timestamp=now(broker)))
+    assert answer.error_code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+    assert "never-created" not in broker.server.services.cache.topics
+
+
+def test_more_than_one_batch_a_partition_is_refused(connection: Connection, broker: Broker, topic: Topic) -> None:
+    name = topic()
+    batch = bytes(batch_of(timestamp=now(broker)))
+    for _ in range(2):
+        assert produce(connection, name, batch + batch).error_code == ErrorCode.INVALID_RECORD
+        assert produce(connection, name, batch[:-1]).error_code == ErrorCode.INVALID_RECORD
+        assert produce(connection, name, b"").error_code == ErrorCode.INVALID_RECORD
+        assert produce(connection, name, None).error_code == ErrorCode.INVALID_RECORD
+        assert produce(connection, name, batch).error_code == ErrorCode.NONE
+    assert offsets_of(fetch(connection, name, 0)) == [0, 1]
+
+
+def test_zstd_needs_version_7(connection: Connection, broker: Broker, topic: Topic) -> None:
+    name = topic()
+    batch = batch_of(timestamp=now(broker), codec=Codec.ZSTD)
+    assert produce(connection, name, batch, version=6).error_code == ErrorCode.UNSUPPORTED_COMPRESSION_TYPE
+    assert produce(connection, name, batch, version=7).error_code == ErrorCode.NONE
+    assert produce(connection, name, batch, version=6).error_code == ErrorCode.UNSUPPORTED_COMPRESSION_TYPE
+
+
+def test_internal_topics_are_refused(connection: Connection, broker: Broker) -> None:
+    answer = produce(connection, "__consumer_offsets", batch_of(timestamp=now(broker)))
+    assert answer.error_code == ErrorCode.INVALID_TOPIC_EXCEPTION
+
+
+def test_too_few_in_sync_replicas_refuse_acks_all_only(connection: Connection, broker: Broker, topic: Topic) -> None:
+    name = topic(**{"min.insync.replicas": 2})
+    for _ in range(2):
+        batch = batch_of(timestamp=now(broker))
+        assert produce(connection, name, batch, acks=-1).error_code == ErrorCode.NOT_ENOUGH_REPLICAS
+        assert produce(connection, name, batch, acks=1).error_code == ErrorCode.NONE
+    assert offsets_of(fetch(connection, name, 0)) == [0, 1]
+
+
+def test_log_append_time_is_answered(connection: Connection, broker: Broker, topic: Topic) -> None:
+    name = topic(**{"message.timestamp.type": "LogAppendTime"})
+    for _ in range(2):
+        before = now(broker)
+        answer = produce(connection, name, batch_of(2, timestamp=1))
+        assert before <= answer.log_append_time_ms <= now(broker)
+        assert records_of(fetch(connection, name, answer.base_offset))[0].timestamp == answer.log_append_time_ms
+
+
+# acks=0.
+
+
+def test_acks_0_has_no_answer_and_is_appended(connection: Connection, broker: Broker, topic: Topic) -> None:
+    name = topic()
+    for _ in range(3):
+        connection.send(produce_request(name, {0: batch_of(timestamp=now(broker))}, acks=0), 9, is_answered=False)
+    # Requests are handled in order, so the fetch finds all three.
+    assert offsets_of(fetch(connection, name, 0)) == [0, 1, 2]
+
+
+def test_acks_0_with_an_error_ends_the_connection(broker: Broker) -> None:
+    with connected(broker) as own:
+        own.send(produce_request("no-such-topic", {0: batch_of(timestamp=now(broker))}, acks=0), 9, is_answered=False)
+        with pytest.raises(ConnectionFailedError, match=r"closed the connection|reset by peer"):
+            fetch(own, "no-such-topic", 0)
+
+
+# Idempotence.
+
+
+def test_a_batch_that_is_sent_twice_is_answered_with_the_offsets_of_the_first(
+    connection: Connection, broker: Broker, topic: Topic
+) -> None:
+    name = topic()
+    first = produce(connection, name, sent_by(7, 0, 3, timestamp=now(broker)))
+    second = produce(connection, name, sent_by(7, 3, 3, timestamp=now(broker)))
+    again = produce(connection, name, sent_by(7, 0, 3, timestamp=now(broker)))
+    assert [one.base_offset for one in (first, second, again)] == [0, 3, 0]
+    assert again.error_code == ErrorCode.NONE
+    gap = produce(connection, name, sent_by(7, 9, 3, timestamp=now(broker)))
+    assert gap.error_code == ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER
+    assert offsets_of(fetch(connection, name, 0)) == list(range(6))
+
+
+# The short way.
+
+
+def fake_batch(size: int) -> bytes:
+    """Bytes that look like a batch from outside, where they are long enough for one."""
+    return (
+        bytes(8) + (size - 12).to_bytes(4, "big") + bytes(4) + b"\2" + bytes(size - 17) if size >= 61 else bytes(size)
+    )
+
+
+FRAMES = st.builds(
+    lambda version, client_id, topic, index, acks, timeout_ms, size, topics, partitions: (
+        version,
+        RequestHeader(0, version, 77, client_id),
+        ProduceRequest(
+            acks=acks,
+            timeout_ms=timeout_ms,
+            topic_data=[
+                TopicProduceData(
+                    name=topic,
+                    topic_id=topic.encode().ljust(16, b"-")[:16],
+                    partition_data=[PartitionProduceData(index=index, records=fake_batch(size))] * partitions,
+                )
+            ]
+            * topics,
+        ),
+    ),
+    version=st.integers(0, 13),
+    client_id=st.none() | st.text(max_size=20),
+    topic=st.text("abcdefgh.-_", min_size=0, max_size=200),
+    index=st.integers(-1, 2**31 - 1),
+    acks=st.sampled_from([-1, 0, 1, 5]),
+    timeout_ms=st.integers(0, 2**31 - 1),
+    size=st.sampled_from([0, 1, 60, 61, 100, 126, 127, 128, 20_000]),
+    topics=st.integers(0, 2),
+    partitions=st.integers(0, 2),
+)
+
+
+def frame_of(version: int, header: RequestHeader, request: ProduceRequest) -> bytes:
+    parts = request_frame(PRODUCE, header, request_encoder(PRODUCE, version)(request))
+    return b"".join(bytes(part) for part in parts)[4:]
+
+
+@given(FRAMES)
+def test_the_short_way_reads_what_the_codec_reads(case: tuple[int, RequestHeader, ProduceRequest]) -> None:
+    version, header, request = case
+    found = produce_frame.read_produce(memoryview(frame_of(version, header, request)))
+    is_usual = (
+        version >= 3
+        and [len(topic.partition_data) for topic in request.topic_data] == [1]
+        and len(request.topic_data[0].partition_data[0].records or b"") >= 61
+        and (version >= 13 or 0 < len(request.topic_data[0].name) <= (126 if version >= 9 else 200))
+    )
+    if found is None:
+        assert not is_usual or version >= 9
+        return
+    assert is_usual
+    topic = request.topic_data[0]
+    data = topic.partition_data[0]
+    name = topic.topic_id if version >= 13 else topic.name.encode()
+    assert found[:6] == (version, 77, request.acks, request.timeout_ms, name, data.index)
+    assert frame_of(*case)[found[6] : found[7]] == data.records
+
+
+@given(FRAMES, st.data())
+def test_a_damaged_frame_is_never_read_otherwise_than_the_codec_does(
+    case: tuple[int, RequestHeader, ProduceRequest], data: st.DataObject
+) -> None:
+    frame = bytearray(frame_of(*case))
+    for _ in range(data.draw(st.integers(1, 3))):
+        frame[data.draw(st.integers(0, min(len(frame) - 1, 80)))] = data.draw(st.integers(0, 255))
+    found = produce_frame.read_produce(memoryview(frame)[: data.draw(st.integers(len(frame) - 5, len(frame)))])
+    if found is None:
+        return
+    version, _, acks, timeout_ms, name, index, start, end = found
+    position = 10 + max(0, int.from_bytes(frame[8:10], "big", signed=True)) + (version >= 9)
+    decoded, _ = request_decoder(PRODUCE, version)(bytes(frame), position)
+    topic = decoded.topic_data[0]
+    assert (acks, timeout_ms) == (decoded.acks, decoded.timeout_ms)
+    assert name == (topic.topic_id if version >= 13 else topic.name.encode())
+    assert (index, frame[start:end]) == (topic.partition_data[0].index, topic.partition_data[0].records)
+
+
+@given(st.integers(3, 13), st.text("abc", min_size=1, max_size=20), *[st.integers(0, 2**31 - 1)] * 5)
+def test_the_short_way_answers_what_the_codec_answers(
+    version: int, name: str, correlation_id: int, index: int, offset: int, time: int, start: int
+) -> None:
+    topic = name.encode().ljust(16)[:16] if version >= 13 else name.encode()
+    info = LogAppendInfo(offset, offset, 0, time, start, 0, 0)
+    partition = PartitionProduceResponse(
+        index=index, base_offset=offset, log_append_time_ms=time, log_start_offset=start
+    )
+    named = TopicProduceResponse(topic_id=topic) if version >= 13 else TopicProduceResponse(name=name)
+    named.partition_responses = [partition]
+    body = response_encoder(PRODUCE, version)(ProduceResponse(responses=[named]))
+    expected = b"".join(response_frame(PRODUCE, version, correlation_id, body))
+    assert _AnswerTemplate(topic, version).fill(correlation_id, index, info) == expected
