@@ -1,0 +1,1 @@
+"""Sockets: listeners, connections, and the order in which a broker starts and stops."""

@@ -1,0 +1,1 @@
+"""Tests of barnabas.server: sockets, connections, start and stop."""
