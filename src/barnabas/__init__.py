@@ -1,1 +1,20 @@
-"""Barnabas: a log broker that every Kafka client already speaks to, with its data pipeline on Spark."""
+"""Barnabas: a log broker that every Kafka client already speaks to.
+
+from barnabas import Broker
+"""
+
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from barnabas.embedded import Broker
+
+__all__ = ["Broker"]
+
+
+def __getattr__(name: str) -> Any:
+    # Imported when it is first used, so that `import barnabas` costs nothing.
+    if name == "Broker":
+        from barnabas.embedded import Broker
+
+        return Broker
+    raise AttributeError(f"module 'barnabas' has no attribute {name!r}")

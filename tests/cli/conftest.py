@@ -5,6 +5,7 @@ payments-0   transactions of the producers 7 and 8; offsets 0 to 3 and 4 to 7 ar
 """
 
 import shutil
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -13,6 +14,7 @@ from barnabas.config import LogConfig
 from barnabas.model import TopicPartition
 from barnabas.storage.checkpoint import write_offsets
 from barnabas.storage.files import OsFiles
+from tests.client.brokers import BROKERS, running_broker
 from tests.storage.interop.written import NOW_MS, Producer, WrittenDirectory
 
 BATCHES = 12
@@ -61,3 +63,10 @@ def orders(data_dir: Path) -> Path:
 def payments(data_dir: Path) -> Path:
     """The folder of the transactions."""
     return data_dir / "payments-0"
+
+
+@pytest.fixture(scope="session", params=BROKERS)
+def bootstrap_servers(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    """The address of a running broker, the same for all tests here."""
+    with running_broker(request.param, tmp_path_factory.mktemp("cli") / request.param, request) as address:
+        yield address

@@ -11,15 +11,23 @@ from typing import Any
 # Every subcommand, with the sentence that `barnabas --help` shows. The module `barnabas.cli.<name>` has
 # `configure(parser)` and `run(arguments) -> exit code`.
 COMMANDS = {
+    "serve": "run a broker",
+    "topics": "list, create, describe, change and delete topics",
+    "produce": "write lines or JSON objects from stdin to a topic",
+    "consume": "print the records of a topic",
     "dump": "show what is in a segment, an index, a snapshot or a checkpoint",
     "verify": "check every batch, index and checkpoint of log directories",
 }
 
 DESCRIPTION = """\
-A log broker in Python that writes Kafka's own files. So far there are the tools that look into log directories, its own
-and Kafka's; there is no broker to connect a client to yet."""
+A log broker in Python that every Kafka client speaks to, and that writes Kafka's own files: the broker, what is needed
+to try it, and the tools that look into log directories, its own and Kafka's."""
 EXAMPLES = """\
 examples:
+  barnabas serve --data data
+  barnabas topics create orders --partitions 3
+  barnabas produce orders < lines.txt
+  barnabas consume orders --from earliest
   barnabas dump data/orders-0/00000000000000000000.log
   barnabas verify data
 """
