@@ -63,11 +63,13 @@ def java_command(main_class: str, *arguments: str, log_level: str) -> list[str]:
     return [require_java(), *QUICK_JVM, f"{LOG_LEVEL}={log_level}", "-cp", f"{fetch_kafka()}/*", main_class, *arguments]
 
 
-def run_tool(main_class: str, *arguments: str, timeout_s: float = DUMP_TIMEOUT_S) -> str:
+def run_tool(
+    main_class: str, *arguments: str, timeout_s: float = DUMP_TIMEOUT_S, stdin: str = "", log_level: str = "off"
+) -> str:
     """Runs a class of Kafka to its end and returns its output, then its errors; raises `KafkaPeerError` if it fails."""
     done = subprocess.run(
-        java_command(main_class, *arguments, log_level="off"),
-        stdin=subprocess.DEVNULL,
+        java_command(main_class, *arguments, log_level=log_level),
+        input=stdin,
         capture_output=True,
         text=True,
         timeout=timeout_s,

@@ -1,0 +1,1 @@
+"""One module a client, all with the words of `tests.compat.model.Driver`."""
