@@ -3,14 +3,18 @@
 import json
 import os
 import re
+import shlex
 import subprocess
 import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
 
+from barnabas.broker_config import BrokerConfig, endpoint_text
 from barnabas.clock import SystemClock
-from barnabas.config import LogConfig, LogManagerConfig
+from barnabas.config import LogConfig, LogManagerConfig, settings_of
 from barnabas.model import TopicPartition
 from barnabas.storage.files import OsFiles
 from barnabas.storage.log_manager import LogManager, LogManagerOptions
@@ -53,12 +57,76 @@ def folder_with_data(tmp_path: Path) -> Path:
 
 
 def test_the_commands_of_the_readme_run(folder_with_data: Path) -> None:
-    lines = commands("README.md", "barnabas")
+    lines = [line for line in commands("README.md", "barnabas") if line.split()[1] in ("verify", "dump")]
     assert len(lines) == 4
     for line in lines:
         finished = run(line, folder_with_data)
         assert (finished.returncode, finished.stderr) == (0, ""), line
         assert finished.stdout, line
+
+
+@contextmanager
+def served(command: str, folder: Path) -> Iterator[str]:
+    """Run a line that serves, on a free port instead of its own; the block is given the line that says it is ready."""
+    words = shlex.split(command.removesuffix("&"))
+    if "--listen" in words:
+        words[words.index("--listen") + 1] = "127.0.0.1:0"
+    else:
+        words += ["--listen", "127.0.0.1:0"]
+    if "--data" in words:
+        words[words.index("--data") + 1] = Path(words[words.index("--data") + 1]).name
+    environment = os.environ | {"PATH": f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"}
+    with subprocess.Popen(words, cwd=folder, env=environment, stdout=subprocess.PIPE, text=True) as broker:
+        try:
+            assert broker.stdout is not None
+            yield broker.stdout.readline()
+        finally:
+            broker.terminate()
+            assert broker.wait() == 0
+
+
+def test_a_broker_is_started_written_to_and_read_from(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    text = (ROOT / "README.md").read_text(encoding="utf-8")
+    block = next(block for block in SHELL_BLOCK.findall(text) if "barnabas serve" in block)
+    serve, *others = [line.split("#", 1)[0].strip() for line in block.splitlines()]
+    with served(serve, tmp_path) as ready:
+        assert ready.startswith("barnabas ready on 127.0.0.1:")
+        monkeypatch.setenv("BARNABAS_BOOTSTRAP_SERVERS", ready.split()[3])
+        said = [run(line, tmp_path) for line in others]
+    assert [finished.returncode for finished in said] == [0] * 4, said
+    assert len(said[2].stdout.splitlines()) == 5
+    assert said[3].stdout.startswith("orders")
+
+
+def test_the_broker_starts_as_operations_says(tmp_path: Path) -> None:
+    (tmp_path / "server.properties").write_text("num.partitions=2\n", encoding="utf-8")
+    *starts, help_line = commands("docs/OPERATIONS.md", "barnabas")
+    assert "examples:" in run(help_line, tmp_path).stdout
+    for line in starts:
+        with served(line, tmp_path) as ready:
+            assert ready.startswith("barnabas ready on "), line
+
+
+def test_the_tables_of_settings_are_complete() -> None:
+    documented = (ROOT / "docs" / "OPERATIONS.md").read_text(encoding="utf-8")
+    rows = []
+    for row in [*settings_of(BrokerConfig), *settings_of(LogManagerConfig)]:
+        default = endpoint_text(row.default)
+        rows.append(f"| `{row.name}` | {f'`{default}` ' if default else ''}| {row.sentence} |")
+    for row in settings_of(LogConfig):
+        broker_name = f"`{row.broker_name}` " if row.broker_name else ""
+        rows.append(f"| `{row.name}` | {broker_name}| `{endpoint_text(row.default)}` | {row.sentence} |")
+    missing = [line for line in rows if line not in documented]
+    assert missing == [], "docs/OPERATIONS.md lacks these rows:\n" + "\n".join(missing)
+    assert len(re.findall(r"^\| `", documented, re.MULTILINE)) == len(rows)
+
+
+def test_the_python_of_embedding_runs() -> None:
+    text = (ROOT / "docs" / "EMBEDDING.md").read_text(encoding="utf-8")
+    blocks = [block for block in re.findall(r"```python\n(.*?)```", text, re.DOTALL) if "import Broker" in block]
+    assert len(blocks) == 2
+    for block in blocks:
+        exec(compile(block, "docs/EMBEDDING.md", "exec"), {})
 
 
 def test_the_demo_runs() -> None:
