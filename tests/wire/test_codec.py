@@ -105,6 +105,22 @@ def test_the_bytes_of_a_flexible_message() -> None:
     )
 
 
+@dataclass(slots=True, kw_only=True)
+class Tagged:
+    """A structure in a tagged field that may be null."""
+
+    inner: Annotated[Inner | None, "struct 0+ null 0+ tag 3"] = None
+
+
+def test_null_in_a_tagged_field_is_said_as_kafka_says_it() -> None:
+    """Kafka takes an empty structure for one that is not there, and 0 for null, which elsewhere is -1."""
+    null, some = Tagged(), Tagged(inner=Inner(number=2))
+    for message, content in ((null, b"\0"), (some, b"\1" + b"\0\0\0\2" + b"\1" + b"\0")):
+        data = joined(encoder_for(Tagged, 0, True)(message))
+        assert data == b"\1\3" + bytes([len(content)]) + content
+        assert decoder_for(Tagged, 0, True)(data, 0) == (message, len(data))
+
+
 def test_a_field_that_a_version_lacks_is_as_by_default() -> None:
     message = Sample(name="x", old=99, tagged=9)
     decoded, _ = decoder_for(Sample, 2, True)(encode(message, 2, flexible=True), 0)

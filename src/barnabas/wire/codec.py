@@ -240,7 +240,9 @@ class _Decoding:
         if not field.nullable.has(self._shape.version):
             source.add(f"{target} = {self._structure(field.item)}")
             return
-        source.add("p += 1", "if data[p - 1] > 127:", f"    {target} = None", "else:")
+        # In a tagged field Kafka says null by 0, elsewhere by -1.
+        null = "data[p - 1] == 0" if field.tag is not None else "data[p - 1] > 127"
+        source.add("p += 1", f"if {null}:", f"    {target} = None", "else:")
         source.indent += 1
         source.add(f"{target} = {self._structure(field.item)}")
         source.indent -= 1
@@ -381,7 +383,8 @@ class _Encoding:
         inner = source.variable("s")
         source.add(f"{inner} = {value}")
         if is_nullable:
-            source.add(f"if {inner} is None:", rf"    {out} += b'\xff'", "else:", rf"    {out} += b'\x01'")
+            null = r"b'\0'" if field.tag is not None else r"b'\xff'"
+            source.add(f"if {inner} is None:", f"    {out} += {null}", "else:", rf"    {out} += b'\x01'")
         else:
             source.add("if True:")
         source.indent += 1
@@ -398,8 +401,11 @@ class _Encoding:
         source.add(f"{tags} = []")
         for field in sorted(tagged, key=lambda field: field.tag or 0):
             content = source.variable("o")
-            default = source.name("D", field.default)
-            source.add(f"if {message}.{field.name} != {default}:", f"    {content} = bytearray()")
+            is_needed = f"{message}.{field.name} != {source.name('D', field.default)}"
+            if field.kind == "struct" and field.nullable.has(self._shape.version):
+                # Who finds no such field takes an empty structure for its value, so null has to be said.
+                is_needed = "True"
+            source.add(f"if {is_needed}:", f"    {content} = bytearray()")
             source.indent += 1
             self._value(f"{message}.{field.name}", field, content)
             source.add(f"{tags}.append(({field.tag}, {content}))")
