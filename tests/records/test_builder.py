@@ -3,7 +3,15 @@
 import pytest
 
 from barnabas.records.batch import BatchHeader, CorruptRecordError, check_crc, check_header, read_header
-from barnabas.records.builder import build_batch, end_transaction_marker, read_marker, seal_batch
+from barnabas.records.builder import (
+    OwnBatch,
+    build_batch,
+    end_transaction_marker,
+    read_marker,
+    read_usual_marker,
+    seal_batch,
+    seal_own_batch,
+)
 from barnabas.records.codecs import Codec
 from barnabas.records.record import Record, batch_records
 
@@ -106,7 +114,33 @@ def test_markers_come_back(commit: bool) -> None:
     (record,) = batch_records(data, header)
     assert record.key == (b"\0\0\0\1" if commit else b"\0\0\0\0")
     assert record.value == b"\0\0\0\0\0\x21"
-    assert read_marker(record) == (commit, 33)
+    assert read_marker(record) == read_usual_marker(data) == (commit, 33)
+
+
+def test_a_marker_of_another_form_is_read_record_by_record() -> None:
+    data = end_transaction_marker(commit=True, timestamp=1, producer_id=9, producer_epoch=2, coordinator_epoch=3)
+    for position, byte in ((61, 34), (66, 1), (69, 2), (70, 14), (77, 2)):
+        other = bytearray(data)
+        other[position] = byte
+        assert read_usual_marker(other) is None
+    assert read_usual_marker(data[:-1]) is None
+
+
+@pytest.mark.parametrize("producer", [(-1, -1), (7, 3)])
+def test_an_own_batch_is_what_the_builder_builds(producer: tuple[int, int]) -> None:
+    rows = [(b"key", b"value"), (b"", None), (b"k" * 200, b"v" * 20_000)] * 30
+    transactional = producer[0] >= 0
+    own = OwnBatch(rows, 1234, 16 if transactional else 0, *producer)
+    data, header = seal_own_batch(own, 77, 5)
+    expected = build_batch(
+        [(1234, key, value, ()) for key, value in rows],
+        producer_id=producer[0],
+        producer_epoch=producer[1],
+        transactional=transactional,
+    )
+    stamped = checked(bytearray(data))
+    assert stamped == header == checked(expected)._replace(base_offset=77, leader_epoch=5)
+    assert data[16:] == expected[16:]
 
 
 def test_markers_of_a_later_version_are_read() -> None:

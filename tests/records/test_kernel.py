@@ -371,3 +371,34 @@ def test_kernels_agree_on_damaged_batches(
     assert BatchHeader._make(answer[0]) == header
     body = left[61 : header.size]
     assert compiled.check_records(body, header.count, True, header.last_offset_delta)[0] == 0
+
+
+@given(
+    st.lists(st.tuples(st.binary(max_size=200), st.none() | st.binary(max_size=300)), min_size=1, max_size=70),
+    st.integers(0, 2**62),
+    st.integers(-1, 2**31 - 1),
+    st.sampled_from([0, 16, 48]),
+    st.integers(-1, 2**62),
+    st.tuples(st.integers(-1, 2**62), st.integers(-1, 2**15 - 1)),
+)
+def test_both_kernels_build_the_same_own_batch(
+    compiled: ModuleType,
+    fallback: ModuleType,
+    rows: list[tuple[bytes, bytes | None]],
+    base_offset: int,
+    leader_epoch: int,
+    attributes: int,
+    timestamp: int,
+    producer: tuple[int, int],
+) -> None:
+    one, other = (
+        kernel.build_own_batch(rows, base_offset, leader_epoch, attributes, timestamp, *producer)
+        for kernel in (compiled, fallback)
+    )
+    assert one == other
+    header = read_header(one)
+    assert (header.base_offset, header.leader_epoch, header.attributes) == (base_offset, leader_epoch, attributes)
+    assert (header.base_timestamp, header.max_timestamp) == (timestamp, timestamp)
+    assert (header.producer_id, header.producer_epoch, header.base_sequence) == (*producer, -1)
+    decoded = compiled.decode_records(bytes(one[61:]), header.count)
+    assert decoded == [(0, delta, key, value, ()) for delta, (key, value) in enumerate(rows)]

@@ -54,6 +54,32 @@ def test_the_usual_request_is_read_in_every_version(module: ModuleType, version:
     topic = b"0123456789abcdef" if version == 13 else b"orders"
     assert found[:6] == (version, 42, -1, 1500, topic, 3)
     assert data[found[6] : found[7]] == RECORDS
+    assert found[8] == b""
+
+
+@pytest.mark.parametrize("module", MODULES)
+@pytest.mark.parametrize("version", range(3, 14))
+@pytest.mark.parametrize("size", [1, 17, 126])
+def test_a_transactional_request_is_read_in_every_version(module: ModuleType, version: int, size: int) -> None:
+    records = bytes(batch_of(3, producer_id=7, producer_epoch=1, base_sequence=0, transactional=True))
+    data = frame(version, records, transactional_id="t" * size)
+    found = module.read_produce(memoryview(data))
+    assert found is not None
+    assert (found[2], found[3], found[5], found[8]) == (-1, 1500, 3, b"t" * size)
+    assert data[found[6] : found[7]] == records
+    for end in range(len(data)):
+        assert module.read_produce(memoryview(data[:end])) is None
+
+
+@pytest.mark.parametrize("module", MODULES)
+@pytest.mark.parametrize("version", range(3, 14))
+def test_a_request_and_a_batch_that_disagree_about_a_transaction_are_left_to_the_codec(
+    module: ModuleType, version: int
+) -> None:
+    records = bytes(batch_of(3, producer_id=7, producer_epoch=1, base_sequence=0, transactional=True))
+    assert module.read_produce(memoryview(frame(version, records))) is None
+    assert module.read_produce(memoryview(frame(version, records, transactional_id=""))) is None
+    assert module.read_produce(memoryview(frame(version, RECORDS, transactional_id="t"))) is None
 
 
 @pytest.mark.parametrize("module", MODULES)

@@ -12,6 +12,7 @@ from barnabas.clock import ManualClock
 from barnabas.config import LogConfig
 from barnabas.model import LogOffsetMetadata, TimestampOffset
 from barnabas.records.batch import read_header
+from barnabas.records.builder import OwnBatch, own_marker
 from barnabas.records.codecs import Codec
 from barnabas.records.record import Record
 from barnabas.storage.loader import LastKnown
@@ -54,6 +55,31 @@ def test_a_leader_gives_dense_offsets_and_its_epoch(disk: Disk) -> None:
     assert [record.offset for record in all_records(log)] == [0, 1, 2, 3, 4]
     assert log.log_end == LogOffsetMetadata(5, 0, log.segments.last.size)
     assert log.leader_epochs.entries == [(4, 0)]
+
+
+@pytest.mark.parametrize("settings", [{}, {"message_timestamp_type": "LogAppendTime"}, {"compression_type": "gzip"}])
+def test_what_a_coordinator_appends_is_stored_as_the_topic_stores_batches(disk: Disk, settings: dict[str, Any]) -> None:
+    log = log_on(disk, **settings)
+    log.append_as_leader(records(2), 4)
+    info = log.append_own(OwnBatch([(b"a", b"1"), (b"b", None)], NOW_MS), 4)
+    assert (info.first_offset, info.last_offset, info.record_count) == (2, 3, 2)
+    assert [(one.key, one.value) for one in all_records(log)[2:]] == [(b"a", b"1"), (b"b", None)]
+    marker = own_marker(commit=True, timestamp=NOW_MS, producer=(7, 1), coordinator_epoch=3)
+    assert log.append_own(marker, 4).first_offset == 4
+    assert log.producers.producers[7].coordinator_epoch == 3
+    old = own_marker(commit=True, timestamp=NOW_MS, producer=(7, 0), coordinator_epoch=3)
+    with pytest.raises(ApiError) as caught:
+        log.append_own(old, 4)
+    assert caught.value.code is ErrorCode.INVALID_PRODUCER_EPOCH
+    assert log.log_end_offset == 5
+
+
+def test_a_batch_of_a_coordinator_may_be_larger_than_a_clients(disk: Disk) -> None:
+    for number, kind in enumerate(("CreateTime", "LogAppendTime")):
+        path = disk.path(f"orders-{number}")
+        log = a_log(disk.files, path, None, max_message_bytes=500, message_timestamp_type=kind)
+        log.append_own(OwnBatch([(b"a", b"1" * 1000)], NOW_MS), 0)
+        assert log.log_end_offset == 1
 
 
 def test_several_batches_in_one_append_follow_each_other(disk: Disk) -> None:

@@ -8,13 +8,20 @@ Rule 2: offsets are only ever deltas; a plain tuple takes the next one, and a Re
 
 import struct
 from collections.abc import Sequence
+from typing import NamedTuple
+
+import crc32c
 
 from barnabas.model import NO_LEADER_EPOCH, NO_TIMESTAMP
 from barnabas.records import kernel
 from barnabas.records.batch import (
+    ATTRIBUTES_POSITION,
     CONTROL,
+    CRC,
+    CRC_POSITION,
     HEADER,
     HEADER_SIZE,
+    LENGTH_POSITION,
     LOG_APPEND_TIME,
     LOG_OVERHEAD,
     MAGIC,
@@ -42,10 +49,23 @@ MARKER_KEY = struct.Struct(">hh")
 MARKER_VALUE = struct.Struct(">hi")
 assert MARKER_KEY.size == 4
 assert MARKER_VALUE.size == 6
+# The one record of a marker, as every Kafka writes it. Lengths are zigzag varints of one byte.
+#
+#   0        1            2           3           4            5         9            10        16
+#   +--------+------------+-----------+-----------+------------+---------+------------+---------+---------+
+#   | length | attributes | timestamp | offset    | key length | key     | value      | value   | headers |
+#   | 16     | 0          | delta 0   | delta 0   | 4          |         | length 6   |         | 0       |
+#   +--------+------------+-----------+-----------+------------+---------+------------+---------+---------+
+MARKER_RECORD = struct.Struct(">bbbbbhhbhib")
+assert MARKER_RECORD.size == 17
+MARKER_START = (32, 0, 0, 0, 8)
+MARKER_VALUE_LENGTH = 12
+MARKER_SIZE = HEADER_SIZE + MARKER_RECORD.size
 _MARKER_VERSION = 0
 _MARKER_ABORT = 0
 _MARKER_COMMIT = 1
 
+_LENGTH = struct.Struct(">i")
 _INT32_MAX = 2**31 - 1
 _INT64_MAX = 2**63 - 1
 
@@ -115,7 +135,8 @@ def seal_batch(header: BatchHeader, body: Buffer, level: int | None = None) -> b
     if body and header.codec != Codec.NONE:
         body = compress(Codec(header.codec), body, level)
     batch = bytearray(HEADER_SIZE + len(body))
-    HEADER.pack_into(batch, 0, *header._replace(batch_length=len(batch) - LOG_OVERHEAD))
+    HEADER.pack_into(batch, 0, *header)
+    _LENGTH.pack_into(batch, LENGTH_POSITION, len(batch) - LOG_OVERHEAD)
     batch[HEADER_SIZE:] = body
     restamp_crc(batch, 0, len(batch))
     return batch
@@ -153,6 +174,55 @@ def _rows(
     return rows, max_timestamp
 
 
+class OwnBatch(NamedTuple):
+    """What a coordinator of this broker appends: keys and values, all of the same time."""
+
+    records: list[tuple[bytes, bytes | None]]
+    timestamp: int
+    attributes: int = 0
+    producer_id: int = NO_PRODUCER_ID
+    producer_epoch: int = NO_PRODUCER_EPOCH
+
+
+def own_marker(*, commit: bool, timestamp: int, producer: tuple[int, int], coordinator_epoch: int) -> OwnBatch:
+    """The control batch that ends a producer's transaction in a partition."""
+    key = MARKER_KEY.pack(_MARKER_VERSION, _MARKER_COMMIT if commit else _MARKER_ABORT)
+    value = MARKER_VALUE.pack(_MARKER_VERSION, coordinator_epoch)
+    return OwnBatch([(key, value)], timestamp, TRANSACTIONAL | CONTROL, *producer)
+
+
+def seal_own_batch(own: OwnBatch, base_offset: int, leader_epoch: int) -> tuple[memoryview, BatchHeader]:
+    """The bytes of a batch, with the offset and the epoch that it has in the log, and its header."""
+    records, timestamp, attributes, producer_id, producer_epoch = own
+    batch = kernel.build_own_batch(
+        records, base_offset, leader_epoch, attributes, timestamp, producer_id, producer_epoch
+    )
+    view = memoryview(batch)
+    crc = crc32c.crc32c(view[ATTRIBUTES_POSITION:])
+    CRC.pack_into(batch, CRC_POSITION, crc)
+    count, length = len(records), len(batch) - LOG_OVERHEAD
+    # What the constructor of a NamedTuple does inside, at a third of its price.
+    header = tuple.__new__(
+        BatchHeader,
+        (
+            base_offset,
+            length,
+            leader_epoch,
+            MAGIC,
+            crc,
+            attributes,
+            count - 1,
+            timestamp,
+            timestamp,
+            producer_id,
+            producer_epoch,
+            NO_SEQUENCE,
+            count,
+        ),
+    )
+    return view, header
+
+
 def end_transaction_marker(
     *,
     commit: bool,
@@ -163,18 +233,24 @@ def end_transaction_marker(
     base_offset: int = 0,
     leader_epoch: int = NO_LEADER_EPOCH,
 ) -> bytearray:
-    """The control batch that ends a producer's transaction in a partition."""
-    key = MARKER_KEY.pack(_MARKER_VERSION, _MARKER_COMMIT if commit else _MARKER_ABORT)
-    value = MARKER_VALUE.pack(_MARKER_VERSION, coordinator_epoch)
-    return build_batch(
-        [(timestamp, key, value, ())],
-        base_offset=base_offset,
-        leader_epoch=leader_epoch,
-        producer_id=producer_id,
-        producer_epoch=producer_epoch,
-        transactional=True,
-        control=True,
+    """The same with an offset and an epoch, as it stands in a log."""
+    producer = (producer_id, producer_epoch)
+    own = own_marker(commit=commit, timestamp=timestamp, producer=producer, coordinator_epoch=coordinator_epoch)
+    return bytearray(seal_own_batch(own, base_offset, leader_epoch)[0])
+
+
+def read_usual_marker(batch: Buffer) -> tuple[bool, int] | None:
+    """What `read_marker` reads, of a batch in the form that every Kafka writes; None for any other."""
+    if len(batch) < MARKER_SIZE:
+        return None
+    *start, version, kind, length, value_version, coordinator_epoch, headers = MARKER_RECORD.unpack_from(
+        batch, HEADER_SIZE
     )
+    if tuple(start) != MARKER_START or (version, length, value_version, headers) != (0, MARKER_VALUE_LENGTH, 0, 0):
+        return None
+    if kind not in (_MARKER_ABORT, _MARKER_COMMIT):
+        return None
+    return kind == _MARKER_COMMIT, coordinator_epoch
 
 
 def read_marker(record: Record) -> tuple[bool, int]:

@@ -589,3 +589,60 @@ def encode_records(records: object) -> bytearray:
             position = _write_bytes(out, data, position, header_name)
             position = _write_bytes(out, data, position, header_value)
     return out
+
+
+@cython.cfunc
+@cython.inline
+@cython.nogil
+@cython.exceptval(check=False)
+def _write_integer(
+    data: cython.uchar[::1], position: cython.Py_ssize_t, value: cython.longlong, size: cython.int
+) -> cython.Py_ssize_t:
+    """Write an integer of `size` bytes, the most significant first; returns the position behind it."""
+    byte: cython.int
+    for byte in range(size):
+        data[position + byte] = (value >> (8 * (size - 1 - byte))) & 0xFF
+    return position + size
+
+
+def build_own_batch(
+    records: list,
+    base_offset: cython.longlong,
+    leader_epoch: cython.longlong,
+    attributes: cython.longlong,
+    timestamp: cython.longlong,
+    producer_id: cython.longlong,
+    producer_epoch: cython.longlong,
+) -> bytearray:
+    """A batch of (key, value) that are all of one time and have no headers; its checksum is still to be put in."""
+    count: cython.longlong = len(records)
+    delta: cython.longlong
+    size: cython.Py_ssize_t
+    total: cython.Py_ssize_t = 61
+    position: cython.Py_ssize_t
+    sizes: list = []
+    for delta, (key, value) in enumerate(records):
+        # Attributes, timestamp delta and number of headers are 0 and one byte each.
+        size = 3 + _varint_size(delta) + _bytes_size(key) + _bytes_size(value)
+        sizes.append(size)
+        total += _varint_size(size) + size
+    out: bytearray = bytearray(total)
+    data: cython.uchar[::1] = out
+    position = _write_integer(data, 0, base_offset, 8)
+    position = _write_integer(data, position, total - 12, 4)
+    position = _write_integer(data, position, leader_epoch, 4)
+    position = _write_integer(data, position, 2, 1) + 4
+    position = _write_integer(data, position, attributes, 2)
+    position = _write_integer(data, position, count - 1, 4)
+    position = _write_integer(data, position, timestamp, 8)
+    position = _write_integer(data, position, timestamp, 8)
+    position = _write_integer(data, position, producer_id, 8)
+    position = _write_integer(data, position, producer_epoch, 2)
+    position = _write_integer(data, position, -1, 4)
+    position = _write_integer(data, position, count, 4)
+    for delta, (key, value) in enumerate(records):
+        position = _write_varint(data, position, sizes[delta]) + 2
+        position = _write_varint(data, position, delta)
+        position = _write_bytes(out, data, position, key)
+        position = _write_bytes(out, data, position, value) + 1
+    return out

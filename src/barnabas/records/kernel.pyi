@@ -19,3 +19,12 @@ def encode_records(records: Sequence[_Record]) -> bytearray: ...
 def read_plain_batch(
     data: bytearray | memoryview, position: int, base_offset: int, leader_epoch: int
 ) -> tuple[tuple[int, ...], int, int, int] | None: ...
+def build_own_batch(
+    records: Sequence[tuple[bytes, bytes | None]],
+    base_offset: int,
+    leader_epoch: int,
+    attributes: int,
+    timestamp: int,
+    producer_id: int,
+    producer_epoch: int,
+) -> bytearray: ...

@@ -51,23 +51,49 @@ def _read_int16(data: cython.const[cython.uchar][::1], position: cython.Py_ssize
 @cython.cfunc
 @cython.nogil
 @cython.exceptval(check=False)
+def _transactional_id(
+    frame: cython.const[cython.uchar][::1], position: cython.Py_ssize_t, version: cython.longlong
+) -> tuple[cython.Py_ssize_t, cython.longlong]:
+    """Where the transactional id of a produce request is, and its length, which is 0 for none; -1 for a strange one.
+
+    `position` is behind the client id, and at least 40 bytes follow it.
+    """
+    length: cython.longlong
+    if version < 9:
+        length = _read_int16(frame, position)
+        if length == -1:
+            return position + 2, 0
+        if length < 1:
+            return -1, 0
+        return position + 2, length
+    # A compact length, behind the tagged fields of the header, of which there must be none.
+    length = frame[position + 1]
+    if frame[position] != 0 or length == 1 or length > 127:
+        return -1, 0
+    if length == 0:
+        return position + 2, 0
+    return position + 2, length - 1
+
+
+@cython.cfunc
+@cython.nogil
+@cython.exceptval(check=False)
 def _produce_head(
     frame: cython.const[cython.uchar][::1], position: cython.Py_ssize_t, version: cython.longlong
 ) -> tuple[cython.Py_ssize_t, cython.longlong]:
     """Where the topic of a produce request is, and its length, or -1 for a request that is not for one topic.
 
-    `position` is behind the client id, and at least 40 bytes follow it.
+    `position` is behind the transactional id, and at least 32 bytes follow it.
     """
     length: cython.longlong = 16
+    # Acks (int16), time-out (int32), one topic, and its name or id.
     if version < 9:
-        # No transactional id (int16), acks (int16), time-out (int32), one topic (int32), its name (int16 and bytes).
-        if _read_int16(frame, position) != -1 or _read_int32(frame, position + 8) != 1:
+        if _read_int32(frame, position + 6) != 1:
             return -1, 0
-        return position + 14, _read_int16(frame, position + 12)
-    # The same in compact lengths, behind the tagged fields of the header, of which there must be none.
-    if frame[position] != 0 or frame[position + 1] != 0 or frame[position + 8] != 2:
+        return position + 12, _read_int16(frame, position + 10)
+    if frame[position + 6] != 2:
         return -1, 0
-    position += 9
+    position += 7
     if version < 13:
         length = frame[position] - 1
         position += 1
@@ -108,9 +134,10 @@ def read_produce(frame: cython.const[cython.uchar][::1]) -> object:
     """Reads a produce request of one batch for one partition, which almost every one is, without making a message.
 
     Answers (version, correlation id, acks, time-out, topic as its bytes on the wire, partition, position and end of the
-    batch), where the topic is a name or, from version 13 on, an id; or None for every other frame, be it good or bad:
-    of another API or shape, transactional, with tagged fields, or with records that are not one batch. The codec then
-    reads it. What is in the batch is not looked at.
+    batch, transactional id or nothing), where the topic is a name or, from version 13 on, an id; or None for every
+    other frame, be it good or bad: of another API or shape, with tagged fields, with records that are not one batch, or
+    transactional in the request and not in the batch, or the other way round. The codec then reads it. What else is in
+    the batch is not looked at.
     """
     size: cython.Py_ssize_t = len(frame)
     version: cython.longlong
@@ -120,6 +147,7 @@ def read_produce(frame: cython.const[cython.uchar][::1]) -> object:
     start: cython.Py_ssize_t
     tail: cython.Py_ssize_t
     length: cython.longlong
+    transactional: cython.longlong
     if size < 64 or frame[0] != 0 or frame[1] != 0:
         return None
     version = _read_int16(frame, 2)
@@ -130,6 +158,10 @@ def read_produce(frame: cython.const[cython.uchar][::1]) -> object:
         head += length
     if size < head + 40:
         return None
+    head, transactional = _transactional_id(frame, head, version)
+    if head < 0 or size < head + transactional + 38:
+        return None
+    head += transactional
     topic, length = _produce_head(frame, head, version)
     topic_end = topic + length
     if topic < 0 or length < 1 or size < topic_end + 13:
@@ -144,15 +176,18 @@ def read_produce(frame: cython.const[cython.uchar][::1]) -> object:
         return None
     if version < 7 and frame[start + 22] & 7 == 4:
         return None
+    if (transactional > 0) != (frame[start + 22] & 16 != 0):
+        return None
     if tail and (frame[size - 1] != 0 or frame[size - 2] != 0 or frame[size - 3] != 0):
         return None
     return (
         version,
         _read_int32(frame, 4),
-        _read_int16(frame, head + 2),
-        _read_int32(frame, head + 4),
+        _read_int16(frame, head),
+        _read_int32(frame, head + 2),
         bytes(frame[topic:topic_end]),
         _read_int32(frame, topic_end + (1 if version >= 9 else 4)),
         start,
         start + length,
+        bytes(frame[head - transactional : head]) if transactional else b"",
     )

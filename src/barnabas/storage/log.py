@@ -24,6 +24,7 @@ from barnabas.clock import Clock
 from barnabas.config import LogConfig
 from barnabas.model import NO_OFFSET, NO_TIMESTAMP, LogOffsetMetadata, TimestampOffset
 from barnabas.records.batch import LOG_APPEND_TIME, LOG_OVERHEAD, BatchHeader, CorruptRecordError
+from barnabas.records.builder import OwnBatch, seal_own_batch
 from barnabas.storage.files import Files
 from barnabas.storage.leader_epochs import LeaderEpochs
 from barnabas.storage.producer_replay import (
@@ -253,6 +254,19 @@ class Log:
                 if duplicate is not None:
                     return self._duplicate(duplicate)
         return self._append(data, batches)
+
+    def append_own(self, own: OwnBatch, leader_epoch: int) -> LogAppendInfo:
+        """Append a batch that a coordinator of this broker makes; it gets its offset before it is sealed.
+
+        What is sealed here is not checked again, unless the topic stores batches otherwise than they come.
+        """
+        data, header = seal_own_batch(own, self.log_end.message_offset, leader_epoch)
+        config = self.config
+        if config.message_timestamp_type != "CreateTime" or config.compression_type not in ("producer", "uncompressed"):
+            return self.append_as_leader(data, leader_epoch, is_client=False)
+        if header.producer_id >= 0:
+            self._check_producer(data, header, is_client=False)
+        return self._append(data, [header])
 
     def append_as_follower(self, records: bytes | bytearray | memoryview) -> LogAppendInfo:
         """Append batches with the offsets that the leader gave them."""

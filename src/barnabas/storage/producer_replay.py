@@ -9,7 +9,7 @@ import os
 from collections.abc import Container, Iterable
 
 from barnabas.records.batch import BatchHeader, CorruptRecordError
-from barnabas.records.builder import read_marker
+from barnabas.records.builder import MARKER_SIZE, read_marker, read_usual_marker
 from barnabas.records.record import batch_records
 from barnabas.storage.batches import CorruptLogError, scan_headers
 from barnabas.storage.files import Files, FileTooLargeError, read_whole, write_whole
@@ -44,8 +44,8 @@ def write_snapshot(
 
 def read_end_marker(data: bytes | bytearray | memoryview, batch: BatchHeader) -> Marker:
     """Return what the control batch at the start of `data` says of its transaction."""
-    records = batch_records(data, batch)
-    return Marker(*read_marker(records[0]))
+    usual = read_usual_marker(data) if batch.size == MARKER_SIZE and not batch.codec else None
+    return Marker(*(usual or read_marker(batch_records(data, batch)[0])))
 
 
 def apply_batch(

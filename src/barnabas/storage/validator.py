@@ -93,7 +93,7 @@ def validate_for_leader(
     if len(data) >= ENTRY_SIZE_MIN and data[MAGIC_POSITION] < MAGIC:
         data = memoryview(_from_message_set(data, config))
     if config.compression_type != "producer":
-        data = _with_codec(data, codec_by_name(config.compression_type), config)
+        data = _with_codec(data, codec_by_name(config.compression_type), config, leader)
     batches: list[BatchHeader] = []
     position, end, next_offset = 0, len(data), leader.next_offset
     while position < end:
@@ -104,6 +104,8 @@ def validate_for_leader(
                 break
         header, oldest, newest, keyless = checked
         newest += header.base_timestamp
+        if header.batch_length + LOG_OVERHEAD > config.max_message_bytes:
+            _check_size(header, config, leader)
         _check_rules(header, header.base_timestamp + oldest, newest, keyless, config, leader.now_ms)
         if config.message_timestamp_type == "LogAppendTime":
             header = _set_time(data, position, header, header.attributes | LOG_APPEND_TIME, leader.now_ms)
@@ -144,7 +146,7 @@ def _from_message_set(data: memoryview, config: LogConfig) -> bytearray:
         raise ApiError(code, error.reason) from None
 
 
-def _with_codec(data: memoryview, codec: Codec, config: LogConfig) -> memoryview:
+def _with_codec(data: memoryview, codec: Codec, config: LogConfig, leader: LeaderStamp) -> memoryview:
     """Return the same batches with the codec of the topic; the encoding of the records inside stays as it is.
 
     Batches that are changed get new checksums, so the old ones are looked at here for the last time. A marker is never
@@ -153,7 +155,7 @@ def _with_codec(data: memoryview, codec: Codec, config: LogConfig) -> memoryview
     changed = bytearray()
     position = 0
     while (header := _sound_header(data, position)) is not None:
-        _check_size(header, config)
+        _check_size(header, config, leader)
         end = position + header.size
         if header.codec == codec or header.is_control:
             changed += data[position:end]
@@ -176,8 +178,9 @@ def _level(codec: Codec, config: LogConfig) -> int | None:
     return levels.get(codec)
 
 
-def _check_size(header: BatchHeader, config: LogConfig) -> None:
-    if header.size > config.max_message_bytes:
+def _check_size(header: BatchHeader, config: LogConfig, leader: LeaderStamp) -> None:
+    """Refuse a large batch of a client; a coordinator's is as large as what it has to keep together."""
+    if header.size > config.max_message_bytes and leader.is_client:
         message = f"the batch has {header.size} bytes, but max.message.bytes is {config.max_message_bytes}"
         raise ApiError(ErrorCode.MESSAGE_TOO_LARGE, message)
 
@@ -229,7 +232,7 @@ def _check_any_batch(
     header = _sound_header(data, position)
     if header is None:
         return None
-    _check_size(header, config)
+    _check_size(header, config, leader)
     header = header._replace(base_offset=base_offset, leader_epoch=leader.leader_epoch)
     if leader.is_client:
         _check_producer_fields(header)
@@ -246,8 +249,6 @@ def _check_any_batch(
 
 def _check_rules(header: BatchHeader, oldest: int, newest: int, keyless: int, config: LogConfig, now_ms: int) -> None:
     """Refuse a batch that is sound, but not what the topic takes."""
-    if header.batch_length + LOG_OVERHEAD > config.max_message_bytes:
-        _check_size(header, config)
     if keyless and config.is_compacted:
         message = f"{keyless} records have no key, but the topic is compacted by key"
         raise ApiError(ErrorCode.INVALID_RECORD, message)
