@@ -32,6 +32,7 @@ from barnabas.config import (
     text_of,
     whole_number,
 )
+from barnabas.coordinator_config import GroupConfig, TransactionConfig
 
 MINUTE_MS = 60_000
 _BLANKS = " \t\f"
@@ -250,6 +251,8 @@ class Settings:
 
     broker: BrokerConfig
     manager: LogManagerConfig
+    groups: GroupConfig
+    transactions: TransactionConfig
     topics: LogConfig
     given: Mapping[str, str]
     """The texts that were given, by the names that were used."""
@@ -257,14 +260,17 @@ class Settings:
 
     def value_of(self, row: Setting) -> Any:
         """Return the value of a broker's setting, whichever object has it."""
-        for config in (self.broker, self.manager):
+        for config in (self.broker, self.manager, self.groups, self.transactions):
             if row.attribute in type(config).__slots__ and row in BROKER_SETTINGS[type(config)]:
                 return getattr(config, row.attribute)
         return getattr(self.topics, row.attribute)
 
 
+OWN = (BrokerConfig, LogManagerConfig, GroupConfig, TransactionConfig)
+
+
 def _rows() -> dict[type, tuple[Setting, ...]]:
-    own: dict[type, tuple[Setting, ...]] = {kind: tuple(settings_of(kind)) for kind in (BrokerConfig, LogManagerConfig)}
+    own: dict[type, tuple[Setting, ...]] = {kind: tuple(settings_of(kind)) for kind in OWN}
     defaults = tuple(row._replace(name=row.broker_name) for row in settings_of(LogConfig) if row.broker_name)
     return {**own, LogConfig: defaults}
 
@@ -284,6 +290,8 @@ def resolve(given: Mapping[str, str]) -> Settings:
     settings = Settings(
         broker=BrokerConfig(**values[BrokerConfig]),
         manager=LogManagerConfig(**values[LogManagerConfig]),
+        groups=GroupConfig(**values[GroupConfig]),
+        transactions=TransactionConfig(**values[TransactionConfig]),
         topics=LogConfig(**values[LogConfig]),
         given=dict(given),
         ignored=tuple(sorted(name for name in given if name not in known)),
