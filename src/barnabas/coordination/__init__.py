@@ -1,0 +1,1 @@
+"""Consumer groups and transactions as pure state machines: requests and time in, replies and records to persist out."""

@@ -1,0 +1,1 @@
+"""Tests of the metadata tree, its store and cache, and the controller."""
