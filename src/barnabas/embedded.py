@@ -45,6 +45,10 @@ PYTHON_CHECKS = ("PYTHONDEVMODE", "PYTHONWARNINGS")
 _PR_SET_PDEATHSIG = 1
 
 
+DEFAULTS = {"group.initial.rebalance.delay.ms": "0"}
+"""Where the settings differ from those of a broker that serves: a test's first consumer shall not wait for a second."""
+
+
 class BrokerFailedError(Exception):
     """The broker did not start, or went away; the message ends with what it said."""
 
@@ -75,7 +79,7 @@ class Broker:
             raise ValueError("a clock or a disk of your own needs in_process=True")
         self._is_temporary = data is None
         self.data = Path(tempfile.mkdtemp(prefix="barnabas-") if data is None else data)
-        self._settings = {name: _text(value) for name, value in (settings or {}).items()}
+        self._settings = {**DEFAULTS, **{name: _text(value) for name, value in (settings or {}).items()}}
         self._listen = listen
         self._runner: _ChildProcess | _Thread
         self._runner = _Thread(clock, files) if in_process else _ChildProcess()

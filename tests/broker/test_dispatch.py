@@ -5,7 +5,15 @@ from pathlib import Path
 import pytest
 
 import barnabas.broker.apis
-from barnabas.broker.dispatch import FETCH_KEY, HANDLERS, PRODUCE_KEY, handler_of, routes
+from barnabas.broker.dispatch import (
+    FETCH_KEY,
+    HANDLERS,
+    JOIN_GROUP_KEY,
+    PRODUCE_KEY,
+    SYNC_GROUP_KEY,
+    handler_of,
+    routes,
+)
 from barnabas.wire.apis import APIS
 
 
@@ -36,7 +44,11 @@ def test_each_route_has_the_api_of_its_key() -> None:
     assert all(route.api.key == key for key, route in table.items())
 
 
-def test_only_produce_is_pipelined_and_only_fetch_is_not_counted() -> None:
+def test_only_produce_is_pipelined_and_what_waits_by_its_nature_is_not_counted() -> None:
     table = routes()
     assert [key for key, route in table.items() if route.is_pipelined] == [PRODUCE_KEY]
-    assert [key for key, route in table.items() if not route.is_counted] == [FETCH_KEY]
+    assert [key for key, route in table.items() if not route.is_counted] == [
+        FETCH_KEY,
+        JOIN_GROUP_KEY,
+        SYNC_GROUP_KEY,
+    ]

@@ -12,6 +12,7 @@ from barnabas.broker.metrics import TopicStats
 from barnabas.broker.partition import READ_COMMITTED, Partition
 from barnabas.config import LONG_MAX, LogConfig
 from barnabas.model import TopicPartition
+from barnabas.records.builder import OwnBatch
 from barnabas.storage.loader import LastKnown, load_log
 from barnabas.storage.log import Log
 from barnabas.wire.errors import ErrorCode
@@ -54,6 +55,7 @@ def batch(count: int = 1) -> memoryview:
 def test_who_does_not_lead_neither_appends_nor_answers(setting: Setting) -> None:
     for refused_call in (
         lambda: setting.partition.append_records_to_leader(batch(), 1),
+        lambda: setting.partition.append_own(OwnBatch([(b"k", b"v")], 1)),
         lambda: setting.partition.check_leader(),
         lambda: setting.partition.delete_records(0),
     ):
@@ -70,6 +72,13 @@ def test_the_leader_appends_counts_and_moves_the_high_watermark(setting: Setting
     assert (setting.stats.messages_in, setting.stats.bytes_in) == (3, info.size_bytes)
     assert partition.acknowledgement(3, -1) is ErrorCode.NONE
     assert partition.acknowledgement(4, -1) is None
+
+
+def test_what_a_coordinator_appends_is_counted_and_moves_the_high_watermark(setting: Setting) -> None:
+    partition = setting.lead()
+    info = partition.append_own(OwnBatch([(b"k", b"v")], 1_700_000_000_000))
+    assert (info.first_offset, setting.log.high_watermark.message_offset) == (0, 1)
+    assert (setting.stats.messages_in, setting.stats.bytes_in) == (1, info.size_bytes)
 
 
 def test_batches_carry_the_epoch_they_were_led_in(setting: Setting) -> None:

@@ -27,6 +27,8 @@ def services(given: dict[str, str], **listening: Endpoint) -> Services:
             "producer_ids",
             "topic_changes",
             "clock",
+            "groups",
+            "transactions",
         )
     )
     return Services(node_id=0, config=cast(Any, Config(given)), listening=listening, **parts)

@@ -45,3 +45,16 @@ def until(condition: Callable[[], Any]) -> None:
 def until_on_loop(broker: Broker, condition: Callable[[], Any]) -> None:
     """Wait for something that is to be looked at on the broker's loop."""
     until(lambda: on_loop(broker, condition))
+
+
+def append(broker: Broker, topic: str, batch: bytes | bytearray, partition: int = 0, *, is_client: bool = True) -> int:
+    """Append to a partition without a request, and return the offset that the batch got."""
+    manager = broker.server.services.replica_manager
+
+    def run() -> int:
+        found = manager.partitions[topic, partition]
+        info = found.append_records_to_leader(memoryview(bytearray(batch)), -1, is_client=is_client)
+        manager.on_change(found)
+        return info.first_offset
+
+    return on_loop(broker, run)

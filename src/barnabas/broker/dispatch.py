@@ -12,19 +12,34 @@ from barnabas.wire.apis import APIS
 
 PRODUCE_KEY = 0
 FETCH_KEY = 1
+JOIN_GROUP_KEY = 11
+SYNC_GROUP_KEY = 14
 
 HANDLERS: dict[int, str] = {
     PRODUCE_KEY: "produce.handle_produce",
     FETCH_KEY: "fetch.handle_fetch",
     2: "list_offsets.handle_list_offsets",
     3: "metadata.handle_metadata",
+    8: "offsets.handle_offset_commit",
+    9: "offsets.handle_offset_fetch",
     10: "coordinators.handle_find_coordinator",
+    JOIN_GROUP_KEY: "groups.handle_join_group",
+    12: "groups.handle_heartbeat",
+    13: "groups.handle_leave_group",
+    SYNC_GROUP_KEY: "groups.handle_sync_group",
+    15: "group_admin.handle_describe_groups",
+    16: "group_admin.handle_list_groups",
     18: "api_versions.handle_api_versions",
     19: "topics.handle_create_topics",
     20: "topics.handle_delete_topics",
     21: "topics.handle_delete_records",
     22: "producers.handle_init_producer_id",
     23: "list_offsets.handle_offset_for_leader_epoch",
+    24: "transactions.handle_add_partitions_to_txn",
+    25: "transactions.handle_add_offsets_to_txn",
+    26: "transactions.handle_end_txn",
+    27: "transactions.handle_write_txn_markers",
+    28: "offsets.handle_txn_offset_commit",
     29: "acls.handle_acls",
     30: "acls.handle_acls",
     31: "acls.handle_acls",
@@ -33,9 +48,15 @@ HANDLERS: dict[int, str] = {
     34: "log_dirs.handle_alter_replica_log_dirs",
     35: "log_dirs.handle_describe_log_dirs",
     37: "topics.handle_create_partitions",
+    42: "group_admin.handle_delete_groups",
     44: "configs.handle_incremental_alter_configs",
+    47: "offsets.handle_offset_delete",
     60: "metadata.handle_describe_cluster",
     61: "producers.handle_describe_producers",
+    65: "transaction_admin.handle_describe_transactions",
+    66: "transaction_admin.handle_list_transactions",
+    68: "groups.handle_consumer_group_heartbeat",
+    69: "group_admin.handle_consumer_group_describe",
     74: "configs.handle_list_config_resources",
     75: "metadata.handle_describe_topic_partitions",
 }
@@ -43,8 +64,9 @@ HANDLERS: dict[int, str] = {
 PIPELINED = frozenset({PRODUCE_KEY})
 """Several produce requests of a connection may wait for the disk or for replicas together."""
 
-UNCOUNTED = frozenset({FETCH_KEY})
-"""A fetch waits as long as its client likes, and must not take the place of requests that have something to do."""
+UNCOUNTED = frozenset({FETCH_KEY, JOIN_GROUP_KEY, SYNC_GROUP_KEY})
+"""A fetch waits as long as its client likes, a member of a group for the others: neither must take the place of
+requests that have something to do."""
 
 
 def handler_of(api_key: int) -> Handler:

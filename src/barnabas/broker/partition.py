@@ -16,6 +16,7 @@ from uuid import UUID
 from barnabas.broker.metrics import TopicStats
 from barnabas.config import LONG_MAX
 from barnabas.model import NO_LEADER_EPOCH, LogOffsetMetadata, TopicPartition
+from barnabas.records.builder import OwnBatch
 from barnabas.storage.log import Log, LogAppendInfo
 from barnabas.storage.log_manager import PASSING_ERRORS
 from barnabas.wire.errors import ApiError, ErrorCode
@@ -75,10 +76,8 @@ class Partition:
     def append_records_to_leader(self, records: memoryview, acks: int, *, is_client: bool = True) -> LogAppendInfo:
         """Append what a client sent; raises ApiError with its answer."""
         log = self.log
-        if not self.is_leader:
-            raise ApiError(ErrorCode.NOT_LEADER_OR_FOLLOWER, f"this broker does not lead {self.topic_partition}")
-        if acks == ACKS_ALL and len(self.in_sync_replicas) < log.config.min_insync_replicas:
-            raise ApiError(ErrorCode.NOT_ENOUGH_REPLICAS, self._too_few_replicas())
+        if not self.is_leader or (acks == ACKS_ALL and len(self.in_sync_replicas) < log.config.min_insync_replicas):
+            self._check_append(acks)
         try:
             info = log.append_as_leader(records, self.leader_epoch, is_client=is_client)
         except OSError as error:
@@ -88,6 +87,24 @@ class Partition:
         stats.messages_in += info.record_count
         self.maybe_increment_high_watermark()
         return info
+
+    def append_own(self, own: OwnBatch) -> LogAppendInfo:
+        """Append what a coordinator of this broker decided, for all in-sync replicas; raises ApiError."""
+        self._check_append(ACKS_ALL)
+        try:
+            info = self.log.append_own(own, self.leader_epoch)
+        except OSError as error:
+            raise self.storage_error(error) from error
+        self.stats.bytes_in += info.size_bytes
+        self.stats.messages_in += info.record_count
+        self.maybe_increment_high_watermark()
+        return info
+
+    def _check_append(self, acks: int) -> None:
+        if not self.is_leader:
+            raise ApiError(ErrorCode.NOT_LEADER_OR_FOLLOWER, f"this broker does not lead {self.topic_partition}")
+        if acks == ACKS_ALL and len(self.in_sync_replicas) < self.log.config.min_insync_replicas:
+            raise ApiError(ErrorCode.NOT_ENOUGH_REPLICAS, self._too_few_replicas())
 
     def _too_few_replicas(self) -> str:
         return (

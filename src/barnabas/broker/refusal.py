@@ -6,7 +6,7 @@ are copied, and every `error_code` is set. All other lists stay empty.
 """
 
 from collections.abc import Callable
-from dataclasses import fields
+from dataclasses import fields, is_dataclass
 from functools import cache
 from typing import Any
 
@@ -22,7 +22,7 @@ _ALIASES = {"partition_index": ("partition",), "topic_name": ("name",), "name": 
 _OFFSETS = ("base_offset", "high_watermark", "low_watermark")
 
 # What an item of the answer calls the one thing that an item of the request is: a name, a key or a number.
-_ONLY_FIELDS = {str: ("name", "key"), int: ("partition_index",)}
+_ONLY_FIELDS = {str: ("name", "key", "group_id", "transactional_id"), int: ("partition_index",)}
 
 # Requests whose lists are not those of their answers.
 _ASKED: dict[str, Callable[[Any], list[Any]]] = {
@@ -35,10 +35,11 @@ _ASKED: dict[str, Callable[[Any], list[Any]]] = {
 def refusal_of(api: Api, version: int, body: Any, error: ApiError) -> Any | None:
     """Return the answer that says `error` of everything that was asked for, or None when the API can not say so.
 
-    Of a request that asks for nothing there is nothing to say, and the answer is an empty one.
+    Of a request that asks for nothing, or for topics without partitions, there is nothing to say, and the answer is an
+    empty one.
     """
     answer = api.response()
-    return answer if _fill(answer, body, error, version) or not _asked_items(body) else None
+    return answer if _fill(answer, body, error, version) or _asks_for_nothing(body) else None
 
 
 @cache
@@ -58,11 +59,20 @@ def _asked_items(asked: Any) -> list[Any]:
     return next((value for value in values if isinstance(value, list) and value), [])
 
 
+def _asks_for_nothing(asked: Any) -> bool:
+    """Tell whether a request, or a part of one, has lists and nothing in them, nor in the lists of what is in them."""
+    if not is_dataclass(asked) or not any(isinstance(getattr(asked, field.name), list) for field in fields(asked)):
+        return False
+    return all(_asks_for_nothing(item) for item in _asked_items(asked))
+
+
 def _fill(answer: Any, asked: Any, error: ApiError, version: int) -> bool:
     """Copy what was asked for into an answer, with the error; tell whether there was a place for it."""
     is_said = False
     kind: type = type(answer)
     for field in wire_fields(kind):
+        if not field.versions.has(version):
+            continue
         if field.name == "error_code":
             answer.error_code = int(error.code)
             is_said = True

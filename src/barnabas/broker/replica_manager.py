@@ -56,8 +56,8 @@ class ReplicaManager:
         self.delayed_produce = Purgatory(options.scheduler)
         self.delayed_fetch = Purgatory(options.scheduler)
         self._changed: dict[tuple[str, int], None] = {}
-        self.on_partitions_changed: Callable[[], None] = lambda: None
-        """Called when partitions come or go, so that nobody goes on with one that is not in service any more."""
+        self.partition_listeners: list[Callable[[Collection[str]], None]] = []
+        """Told of topics whose partitions came or went, so that nobody goes on with one that is out of service."""
         self.flusher = LogFlusher(options.loop, options.pool, self._on_flushed, self._on_flush_failed)
 
     # Which partitions there are.
@@ -115,7 +115,11 @@ class ReplicaManager:
         self._lead(partition, state)
         self.partitions[name] = partition
         self._partitions_of_logs[log] = partition
-        self.on_partitions_changed()
+        self._partitions_changed({image.name})
+
+    def _partitions_changed(self, topics: Collection[str]) -> None:
+        for listener in self.partition_listeners:
+            listener(topics)
 
     def _lead(self, partition: Partition, state: PartitionState) -> None:
         assert state.leader == self._options.node_id, "there are no followers yet"
@@ -132,7 +136,7 @@ class ReplicaManager:
                 self._partitions_of_logs.pop(partition.log, None)
             if name in self._logs.current_logs:
                 deleted.append(name)
-        self.on_partitions_changed()
+        self._partitions_changed({name.topic for name in names})
         self._logs.delete_logs(deleted)
         self._check(names)
 
@@ -197,10 +201,10 @@ class ReplicaManager:
     def forget_offline(self) -> None:
         """Give up the partitions whose log directory went offline."""
         gone = [name for name in self.partitions if name in self._logs.offline_partitions]
-        self.on_partitions_changed()
         for name in gone:
             partition = self.partitions.pop(name)
             self._partitions_of_logs.pop(partition.log, None)
+        self._partitions_changed({name.topic for name in gone})
         self._check(gone)
 
     def shutdown(self) -> None:

@@ -206,7 +206,7 @@ class RequestChannel:
         position = body_position(version.route.api, header.version, frame, position)
         # Bytes behind the body are ignored, as Kafka does: librdkafka sends some with Metadata v13.
         body, _ = version.decode(frame, position)
-        answer = self._call(request, body)
+        answer = self._serve(request, body) if self.faults is None else self._call(request, body)
         if answer is Outcome.LATER:
             if version.route.is_counted:
                 self._unanswered += 1
@@ -225,7 +225,7 @@ class RequestChannel:
         self._count(request)
 
     def _call(self, request: Request, body: Any) -> Any:
-        # Authentication, quotas and authorisation of the request have their place here, before the handler.
+        """Do the same with the faults that a test asked for."""
         route = request._version.route
         if self.faults is not None and self.faults.is_any_waiting:
             fault = self.faults.take(route.api.name)
@@ -235,6 +235,7 @@ class RequestChannel:
 
     def _serve(self, request: Request, body: Any) -> Any:
         """Let the handler answer, and put its errors into the words of the API."""
+        # Authentication, quotas and authorisation of the request have their place here, before the handler.
         try:
             return request._version.handler(self._broker, request, body)
         except ApiError as error:

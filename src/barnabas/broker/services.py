@@ -7,10 +7,12 @@ from dataclasses import dataclass, field
 
 from barnabas.broker.dynamic_config import DynamicConfig
 from barnabas.broker.fetch_sessions import FetchSessionCache
+from barnabas.broker.groups import Groups
 from barnabas.broker.producer_ids import ProducerIds
 from barnabas.broker.replica_manager import ReplicaManager
 from barnabas.broker.scheduler import IoPool, Scheduler
 from barnabas.broker.topic_changes import TopicChanges
+from barnabas.broker.transactions import Transactions
 from barnabas.broker_config import Endpoint
 from barnabas.clock import Clock
 from barnabas.cluster.controller import Controller
@@ -34,6 +36,8 @@ class Services:
     fetch_sessions: FetchSessionCache
     producer_ids: ProducerIds
     topic_changes: TopicChanges
+    groups: Groups
+    transactions: Transactions
     listening: dict[str, Endpoint] = field(default_factory=dict)
     """Where each listener listens, with the port that it got; known once the sockets are open."""
 

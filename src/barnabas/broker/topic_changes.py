@@ -20,6 +20,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from barnabas.broker.dynamic_config import ALL_BROKERS, DynamicConfig
+from barnabas.broker.internal_topics import COORDINATOR_TOPICS, internal_topic
 from barnabas.broker.replica_manager import ReplicaManager
 from barnabas.cluster.controller import Controller, NewTopic
 from barnabas.cluster.metadata_cache import MetadataCache, TopicImage
@@ -76,6 +77,8 @@ class TopicChanges:
         self._incomplete: dict[str, bool] = {}
         # The first is being committed.
         self._broker_changes: deque[tuple[int | None, Change, Done]] = deque()
+        self.listeners: list[Callable[[str], None]] = []
+        """Told of a topic that is there, with all its logs, that has more partitions, or that is gone."""
         controller.on_topic_change = self._on_topic_change
         controller.on_topic_deleted = self._on_topic_deleted
 
@@ -175,6 +178,7 @@ class TopicChanges:
                 self._make_later(making)
             for error in [] if making.is_retry else errors:
                 logger.error("%s: %s", name, error)
+            self._tell(name)
             for one in making.waiting:
                 one(errors)
 
@@ -208,6 +212,7 @@ class TopicChanges:
         self._replicas.stop_replicas([TopicPartition(name, index) for index in range(partition_count)])
         self._replicas.topic_stats.forget(name)
         self._removing[name] = []
+        self._tell(name)
         # Logs that are being made at this moment are removed when they are there; only then is the name free.
         self.when_made(name, lambda _: self._settle_soon(name))
 
@@ -229,6 +234,10 @@ class TopicChanges:
                 self._controller.deletion_finished(name)
             for one in self._removing.pop(name):
                 one(error)
+
+    def _tell(self, name: str) -> None:
+        for listener in self.listeners:
+            listener(name)
 
     # At the start.
 
@@ -295,6 +304,7 @@ class TopicChanges:
                 name=name,
                 num_partitions=max(partitions) + 1,
                 replication_factor=1,
+                config=internal_topic(name, self._config.settings, 1).config if name in COORDINATOR_TOPICS else {},
                 topic_id=ids.pop() if len(ids) == 1 else None,
             )
             logger.info(

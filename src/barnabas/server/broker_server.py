@@ -1,6 +1,6 @@
 """BrokerServer: puts a broker together, starts it in order, and stops it in the reverse order.
 
-    start: scheduler, logs, metadata, replicas, request handling, sockets, registration, ready
+    start: scheduler, metadata, logs, replicas, controller, coordinators, request handling, sockets, registration, ready
     stop:  sockets take nothing new, what is under way is answered, logs are flushed, checkpoints and the marker written
 
 Rule 1: a failure on the way gives back everything that had started, and is one clear line.
@@ -13,20 +13,25 @@ import asyncio
 import logging
 import os
 import resource
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from enum import Enum
+from typing import Any
 
 from barnabas.broker.apis.produce import ProduceShortcut
+from barnabas.broker.coordinator_shards import CoordinatorShards
 from barnabas.broker.dispatch import PRODUCE_KEY, routes
 from barnabas.broker.dynamic_config import DynamicConfig
 from barnabas.broker.faults import Faults
 from barnabas.broker.fetch_sessions import FetchSessionCache
+from barnabas.broker.groups import Groups
+from barnabas.broker.internal_topics import COORDINATOR_TOPICS, GROUP_TOPIC, TRANSACTION_TOPIC
 from barnabas.broker.producer_ids import ProducerIds
 from barnabas.broker.replica_manager import ReplicaManager, ReplicaManagerOptions
 from barnabas.broker.request_channel import RequestChannel
 from barnabas.broker.scheduler import IoPool, Scheduler
 from barnabas.broker.services import Services
 from barnabas.broker.topic_changes import TopicChanges
+from barnabas.broker.transactions import Transactions
 from barnabas.broker_config import Endpoint, Settings
 from barnabas.clock import Clock, SystemClock
 from barnabas.cluster.controller import Controller
@@ -110,6 +115,7 @@ class BrokerServer:
         self._load_logs()
         self._replicas(loop)
         await self._start_controller()
+        self._coordinators()
         self._requests(loop)
         self._schedule()
         self._open_sockets(loop)
@@ -211,6 +217,25 @@ class BrokerServer:
         path = os.path.join(self._log_manager.directories[0].path, META_PROPERTIES)
         return read_properties(self._files, path).get("cluster.id") if self._cache.cluster_id is None else None
 
+    def _coordinators(self) -> None:
+        """Begin to read the logs of the coordinators; clients are told to come again until that is done."""
+        cache, manager, pool, clock = self._cache, self._replica_manager, self._pool, self._clock
+        self._producer_ids = ProducerIds(self._controller)
+        self._groups = Groups(self._config, cache, manager, pool, clock)
+        self._transactions = Transactions(self._config, cache, manager, self._groups, self._producer_ids, pool, clock)
+        shards: dict[str, CoordinatorShards[Any]] = {
+            GROUP_TOPIC: self._groups.shards,
+            TRANSACTION_TOPIC: self._transactions.shards,
+        }
+
+        def partitions_changed(topics: Collection[str]) -> None:
+            for name in shards.keys() & topics:
+                shards[name].refresh()
+
+        manager.partition_listeners.append(partitions_changed)
+        partitions_changed(COORDINATOR_TOPICS)
+        self._topic_changes.listeners.append(lambda name: self._groups.on_topics_changed([name]))
+
     def _requests(self, loop: asyncio.AbstractEventLoop) -> None:
         self.services = Services(
             node_id=self._settings.broker.node_id,
@@ -223,8 +248,10 @@ class BrokerServer:
             log_manager=self._log_manager,
             replica_manager=self._replica_manager,
             fetch_sessions=FetchSessionCache(self._clock, self._settings.broker.fetch_session_slots),
-            producer_ids=ProducerIds(self._controller),
+            producer_ids=self._producer_ids,
             topic_changes=self._topic_changes,
+            groups=self._groups,
+            transactions=self._transactions,
         )
         queued_max = self._settings.broker.queued_max_requests
         self.channel = RequestChannel(self.services, routes(), self._clock, queued_max)
@@ -288,6 +315,8 @@ class BrokerServer:
         self.state = BrokerState.PENDING_CONTROLLED_SHUTDOWN
         self.sockets.stop_listening()
         self._replica_manager.delayed_fetch.expire_all()
+        self._groups.shards.close()
+        self._transactions.shards.close()
         await self.sockets.drain(DRAIN_SECONDS)
         self.state = BrokerState.SHUTTING_DOWN
         self._replica_manager.shutdown()

@@ -8,6 +8,7 @@ import pytest
 from barnabas.client.connection import Connection
 from barnabas.embedded import Broker
 from tests.broker.asking import connected, create_topic
+from tests.broker.coordinating import GROUP, TRANSACTION, find
 
 _numbers = itertools.count()
 
@@ -17,6 +18,20 @@ def broker() -> Iterator[Broker]:
     """A broker with the settings it comes with, but for the automatic creation of topics."""
     with Broker(in_process=True, settings={"auto.create.topics.enable": False}) as broker:
         yield broker
+
+
+@pytest.fixture(scope="session")
+def coordinators(broker: Broker) -> None:
+    """The internal topics, so that groups and transactions are coordinated."""
+    with connected(broker) as connection:
+        find(connection, "any", GROUP)
+        find(connection, "any", TRANSACTION)
+
+
+@pytest.fixture
+def name(coordinators: None) -> str:
+    """A name that no other test has, for a group, a transactional id or a topic."""
+    return f"name-{next(_numbers)}"
 
 
 @pytest.fixture

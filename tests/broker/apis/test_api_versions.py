@@ -19,11 +19,24 @@ def test_a_client_is_told_exactly_the_dispatch_table(connection: Connection, ver
     ]
 
 
-def test_transactions_and_telemetry_are_not_promised(connection: Connection) -> None:
+def test_telemetry_is_not_promised(connection: Connection) -> None:
+    request = ApiVersionsRequest(client_software_name="test", client_software_version="1.0")
+    assert {71, 72}.isdisjoint(row.api_key for row in connection.request(request, 4).api_keys)
+
+
+def test_transactions_of_version_2_and_consumer_groups_are_in_force(connection: Connection) -> None:
     request = ApiVersionsRequest(client_software_name="test", client_software_version="1.0")
     answer = connection.request(request, 4)
-    assert {71, 72}.isdisjoint(row.api_key for row in answer.api_keys)
-    assert (answer.finalized_features, answer.supported_features) == ([], [])
+    assert answer.finalized_features_epoch >= 0, "the Java client heeds features only with an epoch"
+    levels = {one.name: one.max_version_level for one in answer.finalized_features}
+    assert levels == {"group.version": 1, "transaction.version": 2}
+    assert {one.name: (one.min_version, one.max_version) for one in answer.supported_features} == {
+        "group.version": (0, 1),
+        "transaction.version": (0, 2),
+    }
+    older = connection.request(request, 3)
+    assert older.finalized_features == answer.finalized_features
+    assert older.supported_features == [], "clients of version 3 fail on a feature that begins at 0"
 
 
 def test_produce_is_told_from_version_0_on(connection: Connection) -> None:

@@ -18,7 +18,7 @@ from barnabas.wire.messages.list_offsets import (
 )
 from barnabas.wire.messages.topics import DeleteRecordsPartition, DeleteRecordsRequest, DeleteRecordsTopic
 from tests.broker.asking import produce
-from tests.broker.turning import on_loop
+from tests.broker.turning import append, on_loop
 from tests.storage.builders import batch_of, sent_by
 
 Topic = Callable[..., str]
@@ -110,10 +110,12 @@ def test_a_time_that_nobody_knows_is_refused(connection: Connection, topic: Topi
     assert found.error_code == ErrorCode.UNSUPPORTED_VERSION
 
 
-def test_read_committed_ends_at_the_last_stable_offset(connection: Connection, topic: Topic, now: int) -> None:
+def test_read_committed_ends_at_the_last_stable_offset(
+    connection: Connection, broker: Broker, topic: Topic, now: int
+) -> None:
     name = topic()
     produce(connection, name, batch_of(2, timestamp=now))
-    produce(connection, name, sent_by(7, 0, transactional=True, timestamp=now + 50))
+    append(broker, name, sent_by(7, 0, transactional=True, timestamp=now + 50))
     assert offsets(connection, name, LATEST, now + 50) == [(-1, 3), (now + 50, 2)]
     assert offsets(connection, name, LATEST, now + 50, isolation_level=1) == [(-1, 2), (-1, -1)]
 

@@ -294,11 +294,12 @@ def test_a_damaged_frame_is_never_read_otherwise_than_the_codec_does(
     found = produce_frame.read_produce(memoryview(frame)[: data.draw(st.integers(len(frame) - 5, len(frame)))])
     if found is None:
         return
-    version, _, acks, timeout_ms, name, index, start, end = found
+    version, _, acks, timeout_ms, name, index, start, end, transactional_id = found
     position = 10 + max(0, int.from_bytes(frame[8:10], "big", signed=True)) + (version >= 9)
     decoded, _ = request_decoder(PRODUCE, version)(bytes(frame), position)
     topic = decoded.topic_data[0]
     assert (acks, timeout_ms) == (decoded.acks, decoded.timeout_ms)
+    assert transactional_id == (decoded.transactional_id or "").encode()
     assert name == (topic.topic_id if version >= 13 else topic.name.encode())
     assert (index, frame[start:end]) == (topic.partition_data[0].index, topic.partition_data[0].records)
 

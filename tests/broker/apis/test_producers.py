@@ -12,6 +12,7 @@ from barnabas.embedded import Broker
 from barnabas.wire.errors import ErrorCode
 from barnabas.wire.messages.producers import DescribeProducersRequest, InitProducerIdRequest, TopicRequest
 from tests.broker.asking import connected, produce
+from tests.broker.turning import append
 from tests.storage.builders import sent_by
 
 Topic = Callable[..., str]
@@ -62,7 +63,6 @@ def test_a_producer_that_brings_its_id_gets_a_new_one(connection: Connection) ->
 @pytest.mark.parametrize(
     ("fields", "code"),
     [
-        ({"transactional_id": "mine"}, ErrorCode.COORDINATOR_NOT_AVAILABLE),
         ({"transactional_id": ""}, ErrorCode.INVALID_REQUEST),
         ({"transactional_id": None, "producer_id": 5}, ErrorCode.INVALID_REQUEST),
         ({"transactional_id": None, "producer_epoch": 5}, ErrorCode.INVALID_REQUEST),
@@ -81,7 +81,7 @@ def test_what_a_partition_remembers_of_its_producers_is_described(
     name = topic(partitions=2)
     now = broker.server.services.clock.now_ms()
     produce(connection, name, sent_by(70, 0, 3, epoch=2, timestamp=now))
-    produce(connection, name, sent_by(71, 0, 1, transactional=True, timestamp=now))
+    append(broker, name, sent_by(71, 0, 1, transactional=True, timestamp=now))
     request = DescribeProducersRequest(topics=[TopicRequest(name=name, partition_indexes=[0, 1, 9])])
     (answer,) = connection.request(request).topics
     first, second, missing = answer.partitions

@@ -95,7 +95,7 @@ def test_replicas_can_be_assigned(connection: Connection) -> None:
         (new("a b"), ErrorCode.INVALID_TOPIC_EXCEPTION),
         (new(""), ErrorCode.INVALID_TOPIC_EXCEPTION),
         (new("x" * 250), ErrorCode.INVALID_TOPIC_EXCEPTION),
-        (new("__consumer_offsets"), ErrorCode.INVALID_TOPIC_EXCEPTION),
+        (new("__cluster_metadata"), ErrorCode.INVALID_TOPIC_EXCEPTION),
         (new("bad", 0), ErrorCode.INVALID_PARTITIONS),
         (new("bad", -2), ErrorCode.INVALID_PARTITIONS),
         (new("bad", 10_001), ErrorCode.INVALID_PARTITIONS),

@@ -4,7 +4,7 @@ Behaviour: exactly the APIs of the dispatch table, with the versions of wire/api
 that is not known is answered in version 0 with UNSUPPORTED_VERSION (KIP-511), before any handler is asked.
 
 Versions: 3+ the client says its name and version (KIP-511); 4+ features with a minimum of 0 may be told (KIP-1142).
-No features are finalized yet; `transaction.version` is told when transactions of its version 2 are spoken.
+Features: transactions of version 2 (KIP-890) and consumer groups (KIP-848), both in force from the start.
 """
 
 from functools import cache
@@ -14,7 +14,18 @@ from barnabas.broker.request_channel import Request
 from barnabas.broker.services import Services
 from barnabas.wire.apis import APIS
 from barnabas.wire.errors import ErrorCode
-from barnabas.wire.messages.api_versions import ApiVersion, ApiVersionsRequest, ApiVersionsResponse
+from barnabas.wire.messages.api_versions import (
+    ApiVersion,
+    ApiVersionsRequest,
+    ApiVersionsResponse,
+    FinalizedFeatureKey,
+    SupportedFeatureKey,
+)
+
+FEATURES = {"group.version": 1, "transaction.version": 2}
+"""What is in force, and nothing else can be: a client that heeds it speaks the newer protocols."""
+FEATURES_EPOCH = 0
+FEATURES_VERSION = 3
 
 
 @cache
@@ -30,7 +41,19 @@ def handle_api_versions(broker: Services, request: Request, body: ApiVersionsReq
     """Answer with the table."""
     if request.version >= 3 and not (_is_name(body.client_software_name) and _is_name(body.client_software_version)):
         return ApiVersionsResponse(error_code=ErrorCode.INVALID_REQUEST)
-    return ApiVersionsResponse(api_keys=list(spoken()))
+    answer = ApiVersionsResponse(api_keys=list(spoken()))
+    if request.version >= FEATURES_VERSION:
+        answer.finalized_features_epoch = FEATURES_EPOCH
+        answer.finalized_features = [
+            FinalizedFeatureKey(name=name, max_version_level=level, min_version_level=level)
+            for name, level in FEATURES.items()
+        ]
+    if request.version > FEATURES_VERSION:
+        # Older clients fail on a feature whose lowest version is 0.
+        answer.supported_features = [
+            SupportedFeatureKey(name=name, min_version=0, max_version=level) for name, level in FEATURES.items()
+        ]
+    return answer
 
 
 def _is_name(text: str) -> bool:

@@ -13,11 +13,11 @@ from barnabas.broker.request_channel import Outcome, Request
 
 
 class Gathering:
-    """Counts what is still to come, and answers when nothing is."""
+    """Counts what is still to come, and answers when nothing is; `finish` makes another answer of what was gathered."""
 
-    def __init__(self, request: Request, answer: Any) -> None:
+    def __init__(self, request: Request, answer: Any, finish: Callable[[], Any] | None = None) -> None:
         self._request = request
-        self._answer = answer
+        self._finish = finish or (lambda: answer)
         self._expected = 0
         self._is_later = False
 
@@ -29,13 +29,13 @@ class Gathering:
             take(result)
             self._expected -= 1
             if self._expected == 0 and self._is_later:
-                self._request.respond(self._answer)
+                self._request.respond(self._finish())
 
         return done
 
     def outcome(self) -> Any:
         """Return the answer if everything is there already."""
         if self._expected == 0:
-            return self._answer
+            return self._finish()
         self._is_later = True
         return Outcome.LATER

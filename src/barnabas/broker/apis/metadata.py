@@ -14,7 +14,7 @@ cursor.
 from typing import Any
 
 from barnabas.broker.apis.gathering import Gathering
-from barnabas.broker.apis.produce import INTERNAL_TOPICS
+from barnabas.broker.internal_topics import INTERNAL_TOPICS
 from barnabas.broker.request_channel import Request
 from barnabas.broker.services import Services
 from barnabas.cluster.controller import NewTopic

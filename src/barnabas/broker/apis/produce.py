@@ -3,24 +3,37 @@
 Behaviour: each partition is appended and answered by itself; an error of one leaves the others alone. acks=0 sends no
 answer, and ends the connection on an error, so that the client looks for the leader anew. acks=1 answers when the
 leader has the records, acks=-1 when the in-sync replicas have them (DelayedProduce), both after an fsync where
-`flush.messages` asks for one. Produce never creates a partition.
+`flush.messages` asks for one. Produce never creates a partition. The first batch of a transaction in a partition is
+admitted by the transaction's coordinator (KIP-890).
 
 Versions: 0-2 carry message sets of magic 0 and 1, which are stored as v2; 3+ carry exactly one batch of magic 2 a
-partition; 7+ may be zstd (KIP-110); 8+ say why in words (KIP-467); 13+ name topics by id (KIP-516).
+partition; 7+ may be zstd (KIP-110); 8+ say why in words (KIP-467); 11+ know that TRANSACTION_ABORTABLE lets them go on
+after an abort; 12+ add partitions to transactions by themselves (KIP-890); 13+ name topics by id (KIP-516).
 
 Differences from Kafka (ProduceRequest.validateRecords): it refuses 0-2, and ends the connection for a batch of the
 wrong magic; here that partition is answered INVALID_RECORD.
 """
 
+from collections.abc import Collection
 from struct import Struct
 from typing import Any
 
+from barnabas.broker.internal_topics import INTERNAL_TOPICS
 from barnabas.broker.partition import Partition
 from barnabas.broker.request_channel import Outcome, Request
 from barnabas.broker.services import Services
 from barnabas.model import NO_OFFSET
 from barnabas.records import produce_frame
-from barnabas.records.batch import CODEC_MASK, HEADER_SIZE, LENGTH_POSITION, LOG_OVERHEAD, MAGIC, MAGIC_POSITION
+from barnabas.records.batch import (
+    CODEC_MASK,
+    HEADER_SIZE,
+    LENGTH_POSITION,
+    LOG_OVERHEAD,
+    MAGIC,
+    MAGIC_POSITION,
+    PRODUCER_ID_POSITION,
+    TRANSACTIONAL,
+)
 from barnabas.storage.log import LogAppendInfo
 from barnabas.wire.apis import APIS, response_encoder
 from barnabas.wire.errors import ApiError, ErrorCode
@@ -35,15 +48,17 @@ from barnabas.wire.messages.produce import (
 )
 
 ADMIN_CLIENT_ID = "__admin_client"
-INTERNAL_TOPICS = frozenset({"__consumer_offsets", "__transaction_state", "__cluster_metadata"})
 BATCH_VERSION = 3
 ZSTD_VERSION = 7
+ABORTABLE_VERSION = 11
+IMPLICIT_VERSION = 12
 TOPIC_ID_VERSION = 13
 ZSTD = 4
 LOG_START_OFFSET_VERSION = 5
 UNEXPECTED_ERRORS = frozenset({ErrorCode.KAFKA_STORAGE_ERROR, ErrorCode.UNKNOWN_SERVER_ERROR})
 """What a client can not help; all else is a refusal of what it sent."""
 _LENGTH = Struct(">i")
+_PRODUCER = Struct(">qh")
 # Partition, error code, base offset, log append time, and from version 5 on log start offset.
 _HOLE = Struct(">ihqq")
 _HOLE_WITH_START = Struct(">ihqqq")
@@ -96,10 +111,10 @@ def handle_produce(broker: Services, request: Request, body: ProduceRequest) -> 
     acks = body.acks
     if acks not in (-1, 0, 1):
         raise ApiError(ErrorCode.INVALID_REQUIRED_ACKS, f"acks is {acks}; it must be -1, 0 or 1")
-    if body.transactional_id is not None:
+    if not body.transactional_id and _has_transactional(body):
         if acks == 0:
             return Outcome.CLOSE  # Its client does not wait for an answer.
-        raise ApiError(ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED, "there are no transactions yet")
+        raise ApiError(ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED, "a transaction has a transactional id")
     answer = ProduceResponse()
     delayed: DelayedProduce | None = None
     has_error = False
@@ -111,7 +126,7 @@ def handle_produce(broker: Services, request: Request, body: ProduceRequest) -> 
             partition_answer = PartitionProduceResponse(index=data.index)
             topic_answer.partition_responses.append(partition_answer)
             try:
-                partition, end_offset = _append(broker, request, name, data, acks, partition_answer)
+                partition, end_offset = _append(broker, request, body, name, data, partition_answer)
                 is_acknowledged = acks == 0 or partition.acknowledgement(end_offset, acks) is ErrorCode.NONE
             except ApiError as error:
                 _refuse(partition_answer, error)
@@ -171,9 +186,9 @@ class ProduceShortcut:
         # By what stands on the wire. Both are forgotten whenever a topic changes.
         self._partitions: dict[tuple[bytes, int, bool], Partition] = {}
         self._answers: dict[tuple[bytes, int], _AnswerTemplate] = {}
-        self._manager.on_partitions_changed = self._forget
+        self._manager.partition_listeners.append(self._forget)
 
-    def _forget(self) -> None:
+    def _forget(self, _: Collection[str]) -> None:
         self._partitions.clear()
         self._answers.clear()
 
@@ -182,7 +197,7 @@ class ProduceShortcut:
         found = produce_frame.read_produce(frame)
         if found is None:
             return None
-        version, correlation_id, acks, _, topic, index, start, end = found
+        version, correlation_id, acks, _, topic, index, start, end, transactional_id = found
         partition = self._partitions.get((topic, index, version >= TOPIC_ID_VERSION))
         if partition is None:
             self._learn(version, topic, index)
@@ -190,6 +205,9 @@ class ProduceShortcut:
         if not -1 <= acks <= 1 or not partition.acknowledges_at_once:
             return None
         try:
+            if transactional_id:
+                name = transactional_id.decode(errors="replace")
+                _admit(self._broker, name, frame[start:end], partition, version)
             info = partition.append_records_to_leader(frame[start:end], acks)
         except ApiError:
             return None
@@ -228,12 +246,27 @@ def _topic_name(broker: Services, request: Request, topic: TopicProduceData) -> 
     return name
 
 
+def _has_transactional(body: ProduceRequest) -> bool:
+    """Tell whether a batch says that it is part of a transaction."""
+    return any(
+        _is_transactional(data.records) for topic in body.topic_data for data in topic.partition_data if data.records
+    )
+
+
+def _is_transactional(records: memoryview) -> bool:
+    return (
+        len(records) >= HEADER_SIZE
+        and records[MAGIC_POSITION] == MAGIC
+        and bool(records[_ATTRIBUTES_LOW_BYTE] & TRANSACTIONAL)
+    )
+
+
 def _append(
     broker: Services,
     request: Request,
+    body: ProduceRequest,
     name: str | ApiError,
     data: PartitionProduceData,
-    acks: int,
     answer: PartitionProduceResponse,
 ) -> tuple[Partition, int]:
     """Append the records of one partition; return it, and the offset behind them."""
@@ -247,12 +280,26 @@ def _append(
         raise ApiError(ErrorCode.INVALID_RECORD, "a partition comes without records")
     if request.version >= BATCH_VERSION:
         _check_batch(records, request.version)
-    info = partition.append_records_to_leader(records, acks)
+    if body.transactional_id and _is_transactional(records):
+        _admit(broker, body.transactional_id, records, partition, request.version)
+    info = partition.append_records_to_leader(records, body.acks)
     manager.on_change(partition)
     answer.base_offset = info.first_offset
     answer.log_append_time_ms = info.log_append_time
     answer.log_start_offset = info.log_start_offset
     return partition, info.last_offset + 1
+
+
+def _admit(broker: Services, transactional_id: str, batch: memoryview, partition: Partition, version: int) -> None:
+    """Raise ApiError unless the partition is part of the transaction; newer clients leave it to us to add it."""
+    producer = _PRODUCER.unpack_from(batch, PRODUCER_ID_POSITION)
+    broker.transactions.admit(
+        transactional_id,
+        producer,
+        partition,
+        implicit=version >= IMPLICIT_VERSION,
+        knows_abortable=version >= ABORTABLE_VERSION,
+    )
 
 
 def _check_batch(records: memoryview, version: int) -> None:

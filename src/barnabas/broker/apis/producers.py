@@ -2,13 +2,15 @@
 
 InitProducerId: every call without a transactional id gets a new id and epoch 0, also one that brings an id to have its
 epoch raised (3+, KIP-360): clients take what they get. An id without an epoch, or the other way round, is
-INVALID_REQUEST. A transactional id is refused until there are transactions.
+INVALID_REQUEST. With a transactional id the coordinator of transactions answers: it ends what a producer of the same
+id left open, and fences that producer by a higher epoch.
 """
 
 from typing import Any
 
-from barnabas.broker.request_channel import Outcome, Request
+from barnabas.broker.request_channel import Request
 from barnabas.broker.services import Services
+from barnabas.broker.ticket import Ticket
 from barnabas.wire.errors import ApiError, ErrorCode
 from barnabas.wire.messages.producers import (
     DescribeProducersRequest,
@@ -26,27 +28,40 @@ NO_PRODUCER_EPOCH = -1
 
 def handle_init_producer_id(broker: Services, request: Request, body: InitProducerIdRequest) -> Any:
     """Answer with an id that nobody else has."""
-    if body.transactional_id is not None:
-        code = ErrorCode.COORDINATOR_NOT_AVAILABLE if body.transactional_id else ErrorCode.INVALID_REQUEST
-        return InitProducerIdResponse(error_code=code, producer_epoch=NO_PRODUCER_EPOCH)
     if (body.producer_id == NO_PRODUCER_ID) != (body.producer_epoch == NO_PRODUCER_EPOCH):
         return InitProducerIdResponse(error_code=ErrorCode.INVALID_REQUEST, producer_epoch=NO_PRODUCER_EPOCH)
-    answers: list[InitProducerIdResponse] = []
+    if body.transactional_id is not None:
+        return _init_transactional(broker, request, body, body.transactional_id)
+    ticket = Ticket(request, body)
 
     def done(found: int | ApiError) -> None:
         if isinstance(found, ApiError):
-            answer = InitProducerIdResponse(error_code=found.code, producer_epoch=NO_PRODUCER_EPOCH)
+            ticket.answer(InitProducerIdResponse(error_code=found.code, producer_epoch=NO_PRODUCER_EPOCH))
         else:
-            answer = InitProducerIdResponse(producer_id=found, producer_epoch=0)
-        if is_waiting:
-            request.respond(answer)
-        else:
-            answers.append(answer)
+            ticket.answer(InitProducerIdResponse(producer_id=found, producer_epoch=0))
 
-    is_waiting = False
     broker.producer_ids.next(done)
-    is_waiting = True
-    return answers[0] if answers else Outcome.LATER
+    return ticket.outcome()
+
+
+def _init_transactional(broker: Services, request: Request, body: InitProducerIdRequest, transactional_id: str) -> Any:
+    if not transactional_id:
+        return InitProducerIdResponse(error_code=ErrorCode.INVALID_REQUEST, producer_epoch=NO_PRODUCER_EPOCH)
+    transactions = broker.transactions
+    try:
+        machine = transactions.shards.shard_of(transactional_id).machine
+    except ApiError as error:
+        request.count_error(error.code)
+        return InitProducerIdResponse(error_code=error.code, producer_epoch=NO_PRODUCER_EPOCH)
+    ask = transactions.ask_with_producer_id if machine.needs_producer_id(body) else transactions.ask
+    return ask(
+        request,
+        body,
+        transactional_id,
+        lambda machine, ticket, now_ms, producer_id: machine.init_producer_id(
+            ticket, body, request.version, now_ms, producer_id
+        ),
+    )
 
 
 def handle_describe_producers(

@@ -13,7 +13,7 @@ from typing import Any
 
 from barnabas.broker.apis.configs import created_topic_configs
 from barnabas.broker.apis.gathering import Gathering
-from barnabas.broker.apis.produce import INTERNAL_TOPICS
+from barnabas.broker.internal_topics import INTERNAL_TOPICS
 from barnabas.broker.partition import Partition
 from barnabas.broker.request_channel import Request
 from barnabas.broker.services import Services
