@@ -44,6 +44,15 @@ def test_an_address_that_is_none_is_refused(capsys: pytest.CaptureFixture[str]) 
         ["topics", "alter", "t", "--partitions", "2"],
         ["topics", "delete", "t"],
         ["consume", "t"],
+        ["groups", "list"],
+        ["groups", "describe"],
+        ["groups", "describe", "g"],
+        ["groups", "reset", "g", "--topic", "t", "--to", "earliest"],
+        ["groups", "delete", "g"],
+        ["transactions", "list"],
+        ["transactions", "describe", "t"],
+        ["transactions", "abort", "t"],
+        ["transactions", "abort", "--topic", "t", "--partition", "0", "--start-offset", "0"],
     ],
 )
 def test_a_broker_that_is_not_there_is_one_line_that_says_how_to_start_one(

@@ -4,29 +4,40 @@ import json
 import signal
 import subprocess
 from collections.abc import Callable
-from datetime import timedelta
 from typing import Any
 
 import pytest
 from confluent_kafka import Producer as ConfluentProducer
 
-from barnabas.cli.consume import Start, parse_start
 from barnabas.cli.main import main
 from barnabas.client.admin import NewTopic, create_topics
 from barnabas.client.client import Client
-from barnabas.client.offsets import EARLIEST, LATEST, delete_records
+from barnabas.client.groups import OffsetAndMetadata, fetch_group_offsets
+from barnabas.client.offsets import LATEST, delete_records
 from barnabas.client.producer import Producer
 from barnabas.clock import SystemClock
 from barnabas.model import TopicPartition
+from barnabas.wire.errors import ErrorCode
 from barnabas.wire.messages.fetch import FetchableTopicResponse, FetchResponse, PartitionData
+from barnabas.wire.messages.group_admin import ConsumerGroupDescribeResponse, DescribedConsumerGroup
 from barnabas.wire.messages.list_offsets import (
     ListOffsetsPartitionResponse,
     ListOffsetsResponse,
     ListOffsetsTopicResponse,
 )
+from barnabas.wire.messages.offsets import (
+    OffsetCommitResponse,
+    OffsetCommitResponsePartition,
+    OffsetCommitResponseTopic,
+    OffsetFetchResponse,
+    OffsetFetchResponseGroup,
+)
 from tests.cli.test_main import BARNABAS
-from tests.client.brokers import topic_name, with_transactions
+from tests.client.brokers import topic_name
 from tests.client.fake_broker import FakeBroker
+from tests.client.group_members import member_of
+from tests.client.test_coordinators import here
+from tests.client.test_fetched import batch
 
 START_MS = 1_700_000_000_000
 DEADLINE_SECONDS = 60
@@ -77,6 +88,7 @@ def values(first: int, end: int = 10) -> str:
         (["--from", "2023-11-14T22:15:20.001"], values(3)),
         (["--from", "2023-11-14T23:15:20+01:00"], values(2)),
         (["--from", "2023-11-14"], values(0)),
+        (["--from", "@1700000120000"], values(2)),
         (["--from", "1d"], ""),
         (["--from", "10000w"], values(0)),
         (["--max", "3"], values(0, 3)),
@@ -127,7 +139,6 @@ def test_output_of_consume_is_input_of_produce(bootstrap_servers: str, topic: st
     assert sorted(copied.replace(copy, topic).splitlines()) == sorted(original.splitlines())
 
 
-@with_transactions
 def test_only_committed_records_where_asked_for(bootstrap_servers: str, topic: str, consume: Consume) -> None:
     producer = ConfluentProducer({"bootstrap.servers": bootstrap_servers, "transactional.id": topic})
     producer.init_transactions(DEADLINE_SECONDS)
@@ -217,27 +228,81 @@ def test_records_that_never_come_are_said(capfd: pytest.CaptureFixture[str]) -> 
     assert capfd.readouterr().err == complaint
 
 
+def test_a_group_goes_on_where_it_was(bootstrap_servers: str, topic: str, consume: Consume) -> None:
+    group = ["--group", topic_name("group"), "--partition", "0"]
+    assert consume(*group, "--max", "3") == (0, values(0, 3), "")
+    assert consume(*group, "--max", "2", "--from", "latest") == (0, values(3, 5), "")
+    assert consume(*group) == (0, values(5), "")
+    assert consume(*group) == (0, "", "")
+    with Client(bootstrap_servers) as client:
+        assert fetch_group_offsets(client, group[1]) == {TopicPartition(topic, 0): OffsetAndMetadata(offset=10)}
+        with Producer(client) as producer:
+            producer.send(topic, b"new", partition=0)
+    assert consume(*group, "--follow", "--max", "1") == (0, "new\n", "")
+    assert consume(*group, "--follow", "--timeout", "1") == (0, "", "")
+
+
+def test_a_group_has_come_to_an_offset_of_each_partition(bootstrap_servers: str, topic: str, consume: Consume) -> None:
+    group = topic_name("group")
+    assert len(consume("--group", group, "--format", "{offset}")[1].splitlines()) == 11
+    with Client(bootstrap_servers) as client:
+        offsets = fetch_group_offsets(client, group)
+    assert {partition.partition: found.offset for partition, found in offsets.items()} == {0: 10, 1: 1}
+
+
+def test_a_group_whose_offset_is_deleted_begins_as_a_new_one(
+    bootstrap_servers: str, topic: str, consume: Consume
+) -> None:
+    group = ["--group", topic_name("group"), "--partition", "0"]
+    assert consume(*group, "--max", "1") == (0, values(0, 1), "")
+    with Client(bootstrap_servers) as client:
+        delete_records(client, {TopicPartition(topic, 0): 4})
+    assert consume(*group) == (0, values(4), "")
+
+
+def test_a_group_with_members_is_not_read_for(bootstrap_servers: str, topic: str, consume: Consume) -> None:
+    group = topic_name("group")
+    with member_of(bootstrap_servers, group, topic):
+        refused = f"barnabas consume: group '{group}' has 1 member (Stable), and only they commit offsets\n"
+        assert consume("--group", group) == (1, "", refused)
+
+
+def test_a_commit_that_is_refused_ends_it(capfd: pytest.CaptureFixture[str]) -> None:
+    def list_offsets(message: Any, version: int) -> Any:
+        end = 1 if message.topics[0].partitions[0].timestamp == LATEST else 0
+        row = ListOffsetsPartitionResponse(partition_index=0, offset=end)
+        return ListOffsetsResponse(topics=[ListOffsetsTopicResponse(name="t", partitions=[row])])
+
+    def fetch(message: Any, version: int) -> Any:
+        rows = [PartitionData(partition_index=0, records=batch(0, b"v"), high_watermark=1)]
+        topic_id = message.topics[0].topic_id
+        return FetchResponse(responses=[FetchableTopicResponse(topic_id=topic_id, partitions=rows)])
+
+    def describe(message: Any, version: int) -> Any:
+        row = DescribedConsumerGroup(group_id="g", group_state="Empty")
+        return ConsumerGroupDescribeResponse(groups=[row])
+
+    def committed(message: Any, version: int) -> Any:
+        return OffsetFetchResponse(groups=[OffsetFetchResponseGroup(group_id="g")])
+
+    def commit(message: Any, version: int) -> Any:
+        rows = [OffsetCommitResponsePartition(partition_index=0, error_code=ErrorCode.UNKNOWN_MEMBER_ID)]
+        return OffsetCommitResponse(topics=[OffsetCommitResponseTopic(name="t", partitions=rows)])
+
+    handlers = {"ListOffsets": list_offsets, "Fetch": fetch, "FindCoordinator": here}
+    handlers |= {"ConsumerGroupDescribe": describe, "OffsetFetch": committed, "OffsetCommit": commit}
+    with FakeBroker(handlers, topics={"t": 1}) as broker:
+        assert main(["consume", "t", "--group", "g", "--bootstrap-server", broker.bootstrap_servers]) == 1
+    said = capfd.readouterr()
+    assert said.out == "v\n"
+    assert said.err.startswith("barnabas consume: UNKNOWN_MEMBER_ID: group 'g' has members")
+
+
 def test_an_age_is_counted_from_now(bootstrap_servers: str, topic: str, consume: Consume) -> None:
     with Client(bootstrap_servers) as client, Producer(client) as producer:
         producer.send(topic, b"recent", partition=0, timestamp=SystemClock().now_ms() - 60_000)
     assert consume("--from", "10m") == (0, "recent\n", "")
     assert consume("--from", "30s") == (0, "", "")
-
-
-@pytest.mark.parametrize(
-    ("text", "start"),
-    [
-        ("earliest", Start(timestamp=EARLIEST)),
-        ("latest", Start(timestamp=LATEST)),
-        ("0", Start(offset=0)),
-        ("90s", Start(age=timedelta(seconds=90))),
-        ("2w", Start(age=timedelta(weeks=2))),
-        ("2023-11-14T22:13:20.123Z", Start(timestamp=START_MS + 123)),
-        ("1960-01-01", Start(timestamp=0)),
-    ],
-)
-def test_a_start_is_read(text: str, start: Start) -> None:
-    assert parse_start(text) == start
 
 
 @pytest.mark.parametrize(

@@ -2,7 +2,9 @@
 
 import io
 
-from barnabas.cli.tables import print_rows
+import pytest
+
+from barnabas.cli.tables import print_json, print_rows
 
 
 class Terminal(io.StringIO):
@@ -27,3 +29,14 @@ def test_no_rows_are_a_heading_or_nothing() -> None:
     print_rows(("topic",), [], terminal)
     print_rows(("topic",), [], pipe)
     assert (terminal.getvalue(), pipe.getvalue()) == ("TOPIC\n", "")
+
+
+def test_a_field_stays_one_whatever_is_in_it() -> None:
+    stream = io.StringIO()
+    print_rows(("a", "b"), [("tab\there", "\x1b[31mred\n"), ("größe", "a b")], stream)
+    assert stream.getvalue() == "tab\\there\t\\x1b[31mred\\n\ngröße\ta b\n"
+
+
+def test_json_is_one_object_a_line(capsys: pytest.CaptureFixture[str]) -> None:
+    print_json([{"a": 1}, {"b": None}])
+    assert capsys.readouterr().out == '{"a": 1}\n{"b": null}\n'

@@ -14,8 +14,6 @@ from barnabas import Broker
 from tests.kafka_peer.peer import KafkaPeer
 
 BROKERS = [pytest.param("kafka", marks=pytest.mark.kafka), "barnabas"]
-# Barnabas has no transactions yet.
-with_transactions = pytest.mark.parametrize("bootstrap_servers", BROKERS[:1], indirect=True, scope="session")
 SETTINGS: dict[str, str | int] = {"auto.create.topics.enable": "true", "num.partitions": 3}
 
 _NUMBERS = itertools.count()

@@ -21,7 +21,6 @@ from barnabas.records.record import Record
 from barnabas.wire.errors import ApiError, ErrorCode
 from barnabas.wire.messages.fetch import FetchableTopicResponse, FetchResponse, PartitionData
 from barnabas.wire.schema import Versions
-from tests.client.brokers import with_transactions
 from tests.client.fake_broker import FakeBroker, Hangup, after
 
 CODECS = ["none", "gzip", "snappy", "lz4", "zstd"]
@@ -125,7 +124,6 @@ def test_a_position_in_the_middle_and_elsewhere(client: Client, make_topic: Call
     assert fetcher.poll() == []
 
 
-@with_transactions
 def test_a_consumer_of_committed_records_sees_no_others(
     client: Client, bootstrap_servers: str, make_topic: Callable[..., str]
 ) -> None:

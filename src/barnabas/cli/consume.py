@@ -1,13 +1,11 @@
 """`barnabas consume TOPIC`: prints the records of a topic, up to where it ends now, or on and on."""
 
 import argparse
-import re
 import sys
-from datetime import UTC, datetime, timedelta
-from typing import NamedTuple
 
 from barnabas.cli.connecting import add_bootstrap_server, complain, not_negative, positive, with_client
 from barnabas.cli.record_format import FIELDS, FormatRecord, record_formatter
+from barnabas.cli.times import Start, parse_start
 from barnabas.client.client import Client
 from barnabas.client.connection import ClientError
 from barnabas.client.fetched import FetchedPartition
@@ -21,48 +19,19 @@ Print the records of a topic: those that are there now, or with --follow also th
 are in order; partitions are not in any order to each other.
 FORMAT is value, key-value (with a tab between), json (one object a line, which `barnabas produce --json` reads), or a
 line with fields in braces: {", ".join("{" + field + "}" for field in FIELDS)}.
-TIME is ISO 8601, in UTC unless it says otherwise, or an age like 30s, 10m, 2h or 1d."""
+TIME is ISO 8601, in UTC unless it says otherwise, or @ and milliseconds, or an age like 30s, 10m, 2h or 1d."""
 EXAMPLES = """\
 examples:
   barnabas consume orders                                   every value, one a line
   barnabas consume orders --follow --format json            what comes from now on
   barnabas consume orders --from 2h --max 10                ten records of the last two hours
   barnabas consume orders --from 42 --partition 0           from an offset on
+  barnabas consume orders --group billing --max 10          the next ten of a group, which are then committed
   barnabas consume orders --format '{partition}:{offset} {time} {key}={value}'
 """
 
 # Records that exist come at once; a broker that keeps silent for so long will not send them.
 SILENCE_SECONDS = 30
-AGE = re.compile(r"(?P<count>\d+)(?P<unit>[smhdw])")
-UNITS = {"s": "seconds", "m": "minutes", "h": "hours", "d": "days", "w": "weeks"}
-
-
-class Start(NamedTuple):
-    """Where to begin: at an offset, or at a time in milliseconds, EARLIEST or LATEST."""
-
-    offset: int | None = None
-    timestamp: int | None = None
-    age: timedelta | None = None
-
-
-def parse_start(text: str) -> Start:
-    """Read what --from says."""
-    if text in ("earliest", "latest"):
-        return Start(timestamp=EARLIEST if text == "earliest" else LATEST)
-    if text.isascii() and text.isdecimal():
-        return Start(offset=int(text))
-    age = AGE.fullmatch(text)
-    try:
-        if age is not None:
-            return Start(age=timedelta(**{UNITS[age["unit"]]: int(age["count"])}))
-        moment = datetime.fromisoformat(text)
-    except (ValueError, OverflowError):
-        raise argparse.ArgumentTypeError(
-            f"earliest, latest, an offset, a time like 2026-01-31T12:00 or an age like 10m is needed, but {text!r} was "
-            "given"
-        ) from None
-    moment = moment if moment.tzinfo is not None else moment.replace(tzinfo=UTC)
-    return Start(timestamp=max(0, round(moment.timestamp() * 1000)))
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
@@ -80,6 +49,12 @@ def configure(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument(
         "--partition", type=not_negative, action="append", metavar="N", help="only this one; may be repeated"
+    )
+    parser.add_argument(
+        "--group",
+        metavar="GROUP",
+        help="begin where this group has come to, or where --from says if it has not begun, and commit what was "
+        "printed; the group must have no members",
     )
     parser.add_argument("--follow", action="store_true", help="wait for further records, until Ctrl-C")
     parser.add_argument("--max", type=positive, metavar="N", help="stop after so many records")
@@ -117,6 +92,8 @@ def _consume(client: Client, arguments: argparse.Namespace) -> int:
     partitions = _partitions(client, arguments)
     ends = offsets_at(client, partitions, LATEST, isolation)
     positions = _positions(client, arguments, ends, isolation)
+    if arguments.group is not None:
+        positions = positions | _committed_positions(client, arguments.group, partitions)
     options = FetchOptions(isolation_level=isolation)
     if not arguments.follow:
         positions = {partition: offset for partition, offset in positions.items() if offset < ends[partition]}
@@ -131,6 +108,8 @@ def _consume(client: Client, arguments: argparse.Namespace) -> int:
                 heard = client.clock.monotonic_seconds()
             printer.print(fetched)
         sys.stdout.buffer.flush()
+        if arguments.group is not None:
+            _commit(client, arguments.group, printer.take_positions())
         if not arguments.follow:
             for partition, offset in list(fetcher.positions.items()):
                 if offset >= ends[partition]:
@@ -166,11 +145,7 @@ def _positions(
     if start.timestamp == LATEST:
         return ends
     if start.offset is None:
-        timestamp = start.timestamp
-        if start.age is not None:
-            timestamp = max(0, client.clock.now_ms() - round(start.age.total_seconds() * 1000))
-        assert timestamp is not None
-        return offsets_at(client, ends, timestamp, isolation)
+        return offsets_at(client, ends, start.timestamp_at(client.clock.now_ms()), isolation)
     if len(ends) > 1:
         raise ClientError(f"an offset is one of a partition, and {arguments.topic!r} has {len(ends)}: say --partition")
     (partition,) = ends
@@ -178,6 +153,25 @@ def _positions(
     if not first <= start.offset <= ends[partition]:
         raise ClientError(f"{partition} has offsets {first} to {ends[partition]}, but not {start.offset}")
     return {partition: start.offset}
+
+
+def _committed_positions(client: Client, group_id: str, partitions: list[TopicPartition]) -> dict[TopicPartition, int]:
+    """Return where a group goes on; an offset that its log does not have any more is none."""
+    from barnabas.client.groups import check_has_no_members, fetch_group_offsets  # Only few need them.
+
+    check_has_no_members(client, group_id)
+    firsts, ends = offsets_at(client, partitions, EARLIEST), offsets_at(client, partitions, LATEST)
+    committed = fetch_group_offsets(client, group_id, partitions).items()
+    return {each: found.offset for each, found in committed if firsts[each] <= found.offset <= ends[each]}
+
+
+def _commit(client: Client, group_id: str, positions: dict[TopicPartition, int]) -> None:
+    from barnabas.client.groups import OffsetAndMetadata, commit_group_offsets
+
+    if positions:
+        offsets = {partition: OffsetAndMetadata(offset=offset) for partition, offset in positions.items()}
+        for error in commit_group_offsets(client, group_id, offsets).values():
+            raise error
 
 
 class _Printer:
@@ -188,10 +182,16 @@ class _Printer:
         self._most = most
         self._ends = ends
         self._count = 0
+        self._positions: dict[TopicPartition, int] = {}
 
     @property
     def is_done(self) -> bool:
         return self._most is not None and self._count >= self._most
+
+    def take_positions(self) -> dict[TopicPartition, int]:
+        """Return the offsets behind what was printed since the last call."""
+        positions, self._positions = self._positions, {}
+        return positions
 
     def print(self, fetched: FetchedPartition) -> None:
         """Print what is wanted of a partition; one write for each batch, since a write for each record takes longer."""
@@ -207,5 +207,11 @@ class _Printer:
             lines = [self._format_record(fetched.partition, record) for record in records]
             sys.stdout.buffer.write(b"".join(lines))
             self._count += len(lines)
+            if records:
+                self._positions[fetched.partition] = records[-1].offset + 1
             if self.is_done:
                 return
+        # What is not shown, like the markers of transactions, lies behind as well.
+        behind = fetched.next_offset if end is None else min(fetched.next_offset, end)
+        if behind > fetched.fetch_offset:
+            self._positions[fetched.partition] = behind

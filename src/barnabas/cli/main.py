@@ -15,6 +15,8 @@ COMMANDS = {
     "topics": "list, create, describe, change and delete topics",
     "produce": "write lines or JSON objects from stdin to a topic",
     "consume": "print the records of a topic",
+    "groups": "list, describe, reset and delete consumer groups",
+    "transactions": "list, describe and abort transactions",
     "dump": "show what is in a segment, an index, a snapshot or a checkpoint",
     "verify": "check every batch, index and checkpoint of log directories",
 }
@@ -28,6 +30,8 @@ examples:
   barnabas topics create orders --partitions 3
   barnabas produce orders < lines.txt
   barnabas consume orders --from earliest
+  barnabas groups describe billing
+  barnabas transactions list --older-than 10m
   barnabas dump data/orders-0/00000000000000000000.log
   barnabas verify data
 """

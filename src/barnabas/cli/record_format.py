@@ -8,9 +8,9 @@ escape, because a terminal would obey it.
 
 import re
 from collections.abc import Callable
-from datetime import UTC, datetime
 
 from barnabas.cli.record_json import format_record
+from barnabas.cli.times import time_text
 from barnabas.model import TopicPartition
 from barnabas.records.record import Record
 
@@ -75,20 +75,11 @@ def _fields(null: bytes) -> dict[str, FormatRecord]:
         "partition": lambda partition, record: b"%d" % partition.partition,
         "offset": lambda partition, record: b"%d" % record.offset,
         "timestamp": lambda partition, record: b"%d" % record.timestamp,
-        "time": lambda partition, record: _time(record.timestamp).encode(),
+        "time": lambda partition, record: time_text(record.timestamp).encode(),
         "key": lambda partition, record: null if record.key is None else record.key,
         "value": lambda partition, record: null if record.value is None else record.value,
         "headers": headers,
     }
-
-
-def _time(timestamp: int) -> str:
-    """Return a time as ISO 8601 has it, or as a number where there is none or it is too late for a calendar."""
-    try:
-        moment = datetime.fromtimestamp(timestamp / 1000, UTC)
-    except (ValueError, OverflowError, OSError):
-        return str(timestamp)
-    return str(timestamp) if timestamp < 0 else moment.isoformat(timespec="milliseconds").replace("+00:00", "Z")
 
 
 def _printable(data: bytes) -> bytes:

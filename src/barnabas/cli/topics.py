@@ -1,13 +1,13 @@
 """`barnabas topics list|create|describe|alter|delete`: the topics of a cluster, and their settings."""
 
 import argparse
-import json
 import sys
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any
 
-from barnabas.cli.connecting import add_bootstrap_server, complain, positive, with_client
-from barnabas.cli.tables import print_rows
+from barnabas.cli.actions import Actions, run_action
+from barnabas.cli.connecting import complain, positive
+from barnabas.cli.tables import print_json, print_rows
 from barnabas.client import admin
 from barnabas.client.admin import ConfigChange, ConfigOperation, Failures, NewTopic
 from barnabas.client.client import Client
@@ -39,13 +39,13 @@ def configure(parser: argparse.ArgumentParser) -> None:
     """Declare what the command and its subcommands take."""
     parser.description = DESCRIPTION
     parser.epilog = EXAMPLES
-    actions = parser.add_subparsers(dest="action", metavar="ACTION", required=True)
+    actions = Actions(parser, "topics", "topic")
 
-    listing = _action(actions, "list", "show every topic", "barnabas topics list --internal", _list)
+    listing = actions.add("list", "show every topic", "--internal", _list)
     listing.add_argument("--internal", action="store_true", help="also the topics that the broker keeps for itself")
 
-    example = "barnabas topics create orders --partitions 3 --config retention.ms=86400000"
-    creating = _action(actions, "create", "create topics", example, _create)
+    example = "orders --partitions 3 --config retention.ms=86400000"
+    creating = actions.add("create", "create topics", example, _create)
     creating.add_argument("names", nargs="+", metavar="NAME")
     creating.add_argument("--partitions", type=positive, metavar="N", help="(default: the broker's num.partitions)")
     creating.add_argument(
@@ -54,12 +54,12 @@ def configure(parser: argparse.ArgumentParser) -> None:
     _add_config(creating)
     creating.add_argument("--if-not-exists", action="store_true", help="a topic that exists is left as it is")
 
-    example = "barnabas topics describe orders --json"
-    describing = _action(actions, "describe", "show partitions, offsets and settings", example, _describe)
+    example = "orders --json"
+    describing = actions.add("describe", "show partitions, offsets and settings", example, _describe)
     describing.add_argument("names", nargs="*", metavar="NAME", help="(default: every topic that is not internal)")
 
-    example = "barnabas topics alter orders --partitions 6 --delete-config retention.ms"
-    altering = _action(actions, "alter", "add partitions, change settings", example, _alter)
+    example = "orders --partitions 6 --delete-config retention.ms"
+    altering = actions.add("alter", "add partitions, change settings", example, _alter)
     altering.add_argument("name", metavar="NAME")
     altering.add_argument("--partitions", type=positive, metavar="N", help="raise the number of partitions to N")
     _add_config(altering)
@@ -71,30 +71,10 @@ def configure(parser: argparse.ArgumentParser) -> None:
         help="let the broker's own value hold again; may be repeated",
     )
 
-    example = "barnabas topics delete orders payments --if-exists"
-    deleting = _action(actions, "delete", "delete topics and their records", example, _delete)
+    example = "orders payments --if-exists"
+    deleting = actions.add("delete", "delete topics and their records", example, _delete)
     deleting.add_argument("names", nargs="+", metavar="NAME")
     deleting.add_argument("--if-exists", action="store_true", help="a topic that does not exist is no error")
-
-
-def _action(
-    actions: "argparse._SubParsersAction[argparse.ArgumentParser]",
-    name: str,
-    sentence: str,
-    example: str,
-    act: Callable[[Client, argparse.Namespace], int],
-) -> argparse.ArgumentParser:
-    parser: argparse.ArgumentParser = actions.add_parser(
-        name,
-        help=sentence,
-        description=f"{sentence[0].upper()}{sentence[1:]}.",
-        epilog=f"example:\n  {example}\n",
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-    )
-    parser.set_defaults(act=act)
-    add_bootstrap_server(parser)
-    parser.add_argument("--json", action="store_true", help="print one JSON object a topic, one a line")
-    return parser
 
 
 def _add_config(parser: argparse.ArgumentParser) -> None:
@@ -117,13 +97,13 @@ def _setting(text: str) -> tuple[str, str]:
 
 def run(arguments: argparse.Namespace) -> int:
     """Do what is asked, against a broker."""
-    return with_client("topics", arguments, lambda client: int(arguments.act(client, arguments)))
+    return run_action("topics", arguments)
 
 
 def _list(client: Client, arguments: argparse.Namespace) -> int:
     topics = admin.list_topics(client, internal=arguments.internal)
     if arguments.json:
-        _print_json(
+        print_json(
             {
                 "topic": topic.name,
                 "topic_id": _topic_id(topic),
@@ -171,7 +151,7 @@ def _report(done: str, arguments: argparse.Namespace, failures: Failures, forgiv
             complain("topics", str(error))
             exit_code = 1
         elif arguments.json:
-            _print_json([{"topic": name, done: error is None}])
+            print_json([{"topic": name, done: error is None}])
         elif error is None:
             print(f"{done} {name}")
     return exit_code
@@ -194,7 +174,7 @@ def _alter(client: Client, arguments: argparse.Namespace) -> int:
         complain("topics", str(error))
     if not failures:
         if arguments.json:
-            _print_json([{"topic": name, "altered": True}])
+            print_json([{"topic": name, "altered": True}])
         else:
             print(f"altered {name}")
     return 1 if failures else 0
@@ -214,7 +194,7 @@ def _describe(client: Client, arguments: argparse.Namespace) -> int:
     starts, ends = offsets_at(client, led, EARLIEST), offsets_at(client, led, LATEST)
     rows = {topic.name: _partition_rows(topic, starts, ends) for topic in topics}
     if arguments.json:
-        _print_json(_as_object(topic, settings[topic.name], rows[topic.name]) for topic in topics)
+        print_json(_as_object(topic, settings[topic.name], rows[topic.name]) for topic in topics)
     elif sys.stdout.isatty():
         _print_for_people(topics, settings, rows)
     else:
@@ -269,8 +249,3 @@ def _ids(ids: Iterable[int]) -> str:
 
 def _topic_id(topic: TopicMetadata) -> str | None:
     return encode_topic_id(topic.topic_id) if topic.has_topic_id else None
-
-
-def _print_json(rows: Iterable[dict[str, Any]]) -> None:
-    for row in rows:
-        print(json.dumps(row))
