@@ -3,4 +3,4 @@
 import pytest
 
 # These assert as tests do, and should show as much as tests when they fail.
-pytest.register_assert_rewrite("tests.compat.scenarios", "tests.compat.tools")
+pytest.register_assert_rewrite("tests.compat.scenarios", "tests.compat.tools", "tests.compat.coordinator_tools")

@@ -21,6 +21,21 @@ SETTINGS = {
     "num.partitions": "2",
     # A deleted topic gives its files back while the next scenario runs, not after a minute.
     "log.segment.delete.delay.ms": "1000",
+    # Groups and transactions notice in seconds that a client is gone.
+    "group.initial.rebalance.delay.ms": "0",
+    "group.min.session.timeout.ms": "1000",
+    "group.consumer.session.timeout.ms": "4000",
+    "group.consumer.heartbeat.interval.ms": "300",
+    "transaction.abort.timed.out.transaction.cleanup.interval.ms": "500",
+    # Few partitions of the internal topics, because each costs time when starting.
+    "offsets.topic.num.partitions": "4",
+    "transaction.state.log.num.partitions": "4",
+}
+
+# Kafka's limits of the settings above, which Barnabas does not have.
+KAFKA_SETTINGS = {
+    "group.consumer.min.session.timeout.ms": "1000",
+    "group.consumer.min.heartbeat.interval.ms": "100",
 }
 
 
@@ -48,5 +63,13 @@ def new_broker(folder: Path, settings: Mapping[str, str] = SETTINGS) -> RunningB
     if KIND not in KINDS:
         raise ValueError(f"BARNABAS_COMPAT is {KIND!r}, and must be one of {KINDS}")
     if KIND == "kafka":
-        return KafkaPeer(folder, settings)
+        return KafkaPeer(folder, {**settings, **KAFKA_SETTINGS})
     return Broker(data=folder, settings=settings)
+
+
+def data_of(broker: RunningBroker) -> Path:
+    """The folder of a broker's partitions."""
+    if isinstance(broker, KafkaPeer):
+        return broker.data_dir
+    assert isinstance(broker, Broker)
+    return broker.data

@@ -7,9 +7,11 @@ from importlib.metadata import version
 import confluent_kafka
 import kafka
 
+from tests.compat.apart import Apart, JavaApart, PythonApart
 from tests.compat.drivers.aiokafka_driver import AiokafkaDriver
 from tests.compat.drivers.confluent import ConfluentDriver
-from tests.compat.drivers.java import JavaClients, JavaDriver
+from tests.compat.drivers.java import JavaDriver
+from tests.compat.drivers.java_machine import JavaClients
 from tests.compat.drivers.kafka_python import KafkaPythonDriver
 from tests.compat.model import Driver, Need
 from tests.kafka_peer.jars import KAFKA_VERSION
@@ -24,6 +26,8 @@ class Client:
     lacks: Mapping[Need, str]
     needs_java: bool
     connect: Callable[["Connections"], Driver]
+    # The client in a process of its own.
+    apart: Callable[[str], Apart]
 
     def lack(self, needs: frozenset[Need]) -> str | None:
         """Why it cannot run a scenario with these needs, or None."""
@@ -81,6 +85,7 @@ CLIENTS = [
         lacks=ConfluentDriver.lacks,
         needs_java=False,
         connect=lambda connections: ConfluentDriver(connections.servers),
+        apart=lambda servers: PythonApart(ConfluentDriver, servers),
     ),
     Client(
         name=KafkaPythonDriver.name,
@@ -88,6 +93,7 @@ CLIENTS = [
         lacks=KafkaPythonDriver.lacks,
         needs_java=False,
         connect=lambda connections: KafkaPythonDriver(connections.servers),
+        apart=lambda servers: PythonApart(KafkaPythonDriver, servers),
     ),
     Client(
         name=AiokafkaDriver.name,
@@ -95,6 +101,7 @@ CLIENTS = [
         lacks=AiokafkaDriver.lacks,
         needs_java=False,
         connect=lambda connections: AiokafkaDriver(connections.servers),
+        apart=lambda servers: PythonApart(AiokafkaDriver, servers),
     ),
     Client(
         name=JavaDriver.name,
@@ -102,5 +109,6 @@ CLIENTS = [
         lacks=JavaDriver.lacks,
         needs_java=True,
         connect=lambda connections: JavaDriver(connections.java.clients(), connections.servers),
+        apart=JavaApart,
     ),
 ]

@@ -10,7 +10,7 @@ from tests.compat.brokers import KIND, RunningBroker, new_broker
 from tests.compat.cells import Cell
 from tests.compat.clients import Connections, JavaMachine
 from tests.compat.report import DOCUMENT, TOOLS_COLUMN, Outcomes, render
-from tests.compat.tools import Tool
+from tests.compat.tool import Tool
 from tests.kafka_peer.jars import PeerUnavailableError
 
 outcomes = Outcomes()

@@ -21,6 +21,8 @@ Headers = tuple[tuple[str, bytes | None], ...]
 Acks = Literal["0", "1", "all"]
 Reset = Literal["none", "earliest", "latest"]
 OffsetSpec = Literal["earliest", "latest", "max-timestamp"]
+GroupProtocol = Literal["classic", "consumer"]
+Assignor = Literal["range", "cooperative-sticky"]
 
 
 class Need(Enum):
@@ -39,6 +41,9 @@ class Need(Enum):
     TOPIC_ID = "topic ids"
     INVALID_RECORD = "the error INVALID_RECORD"
     DESCRIBE_WITHOUT_CREATING = "describing a topic without creating it"
+    CONSUMER_PROTOCOL = "groups with the consumer protocol (KIP-848)"
+    COOPERATIVE = "incremental rebalances (KIP-429)"
+    DELETE_GROUPS = "deleting groups"
 
 
 CODEC_NEEDS = {"snappy": Need.SNAPPY, "lz4": Need.LZ4, "zstd": Need.ZSTD}
@@ -59,6 +64,10 @@ def error_name(code: int) -> str:
         return ErrorCode(code).name
     except ValueError:
         return f"local: {code}"
+
+
+# Why a commit may be refused while a group rebalances; the member commits again when it has polled.
+REBALANCING = ("REBALANCE_IN_PROGRESS", "ILLEGAL_GENERATION")
 
 
 def isolation_level(read_committed: bool) -> str:
@@ -163,6 +172,9 @@ class ProducerOptions:
     # The client's own limit of a request, where a scenario wants the broker's to be met first.
     request_bytes_max: int = 1024 * 1024
     batch_bytes: int = 16 * 1024
+    # With one, the calls of transactions may be used.
+    transactional_id: str | None = None
+    transaction_timeout_ms: int = 60_000
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -175,11 +187,78 @@ class ConsumerOptions:
     fetch_wait_ms_max: int = 500
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MemberOptions:
+    """How a member of a group is set up."""
+
+    group: str
+    topic: str
+    protocol: GroupProtocol = "classic"
+    # Of the classic protocol; in the other the broker assigns.
+    assignor: Assignor = "range"
+    # Makes it a static member (KIP-345).
+    instance_id: str | None = None
+    # Of the classic protocol; in the other it is the broker's.
+    session_timeout_ms: int = 30_000
+    reset: Reset = "earliest"
+    read_committed: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CommittedOffset:
+    """Where a group goes on in a partition."""
+
+    offset: int
+    metadata: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Polled:
+    """What a member got, and how it stands with its group."""
+
+    records: list[Record]
+    # The partitions that it owns now.
+    assignment: frozenset[int]
+    # How often it was given partitions, or had them taken away, since it was opened.
+    rebalances: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GroupDescription:
+    """A group as the broker describes it."""
+
+    # As the client calls it, in upper case without blanks: STABLE, EMPTY, DEAD.
+    state: str
+    members: int
+
+
+class Member(AbstractContextManager["Member"], Protocol):
+    """An open consumer that is a member of a group. It leaves the group at the end of the block."""
+
+    def poll(self, *, commit: bool) -> Polled:
+        """Waits a moment for records. With `commit` they are committed before they are returned, or before their
+        partition is taken away, so that no other member gets them."""
+
+    def commit(self, offsets: Mapping[int, CommittedOffset]) -> None:
+        """Commits these offsets of partitions that it owns."""
+
+
 class Producer(AbstractContextManager["Producer"], Protocol):
-    """An open producer."""
+    """An open producer. All but `send` needs a transactional id, and `init_transactions` comes first."""
 
     def send(self, topic: str, records: Sequence[NewRecord]) -> list[Position]:
         """Produces all of them together, and returns when all are acknowledged; raises the first error."""
+
+    def init_transactions(self) -> None: ...
+
+    def begin_transaction(self) -> None: ...
+
+    def send_offsets(self, topic: str, offsets: Mapping[int, int], member: Member) -> None:
+        """Commits offsets for the member's group with the transaction."""
+
+    def commit_transaction(self) -> None: ...
+
+    def abort_transaction(self) -> None: ...
 
 
 class Consumer(AbstractContextManager["Consumer"], Protocol):
@@ -202,6 +281,18 @@ class Driver(Protocol):
 
     def consumer(self, topic: str, start: Mapping[int, int], options: ConsumerOptions) -> Consumer:
         """A consumer of these partitions from these offsets; it joins no group."""
+
+    def member(self, options: MemberOptions) -> Member:
+        """A consumer that joins a group when it polls."""
+
+    def committed(self, group: str, topic: str) -> dict[int, CommittedOffset]:
+        """The offsets that a group has committed, as an admin client asks."""
+
+    def list_groups(self) -> set[str]: ...
+
+    def describe_group(self, group: str) -> GroupDescription: ...
+
+    def delete_group(self, group: str) -> None: ...
 
     def offsets_for_times(self, topic: str, times_ms: Mapping[int, int]) -> dict[int, FoundOffset | None]:
         """For each partition the first record at or after a time, as a consumer asks; None past the end."""

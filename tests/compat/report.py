@@ -40,7 +40,7 @@ against Apache Kafka {KAFKA_VERSION}. A client that cannot be asked is marked wi
 BARNABAS_COMPAT=kafka .venv/bin/python -X dev -m pytest tests/compat  # the same against a real Apache Kafka
 ```
 
-Consumers are assigned their partitions. Consumer groups and transactions come with later versions.
+Groups are asked with the classic protocol, and where it is said with the consumer protocol (KIP-848).
 """
 
 

@@ -42,6 +42,7 @@ def run(cell: Cell, connections: Connections, broker: RunningBroker) -> None:
                 other=lambda: connections.driver(cell.other_client()),
                 observer=lambda: connections.driver(cell.observing_client()),
                 reconnected=lambda: connections.new_driver(cell.client),
+                apart=lambda: cell.client.apart(connections.servers),
                 prefix=f"{words}-{next(runs)}",
             )
         )

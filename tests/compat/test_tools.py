@@ -1,14 +1,16 @@
 """Kafka's command line tools against the broker under test."""
 
 import itertools
+import re
 from pathlib import Path
 
 import pytest
 
-from tests.compat.brokers import RunningBroker
+from tests.compat.brokers import RunningBroker, data_of
 from tests.compat.clients import CLIENTS, Connections
 from tests.compat.drivers.kafka_python import KafkaPythonDriver
-from tests.compat.tools import TOOLS, Tool, ToolContext
+from tests.compat.tool import Tool, ToolContext
+from tests.compat.tools import TOOLS
 
 pytestmark = pytest.mark.kafka
 
@@ -16,7 +18,7 @@ pytestmark = pytest.mark.kafka
 runs = itertools.count(1)
 
 
-@pytest.mark.parametrize("tool", [pytest.param(tool, id=tool.name) for tool in TOOLS])
+@pytest.mark.parametrize("tool", [pytest.param(tool, id=re.sub(r"\W+", "-", tool.name)) for tool in TOOLS])
 def test_tool(
     tool: Tool, connections: Connections, compat_broker: RunningBroker, kafka_jars: Path, tmp_path: Path
 ) -> None:
@@ -26,7 +28,8 @@ def test_tool(
             broker=compat_broker,
             driver=connections.driver(client),
             folder=tmp_path,
-            topic=f"tool-{tool.name}-{next(runs)}",
+            data=data_of(compat_broker),
+            topic=re.sub(r"\W+", "-", f"tool-{tool.name}-{next(runs)}"),
         )
     )
 

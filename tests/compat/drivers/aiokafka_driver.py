@@ -1,12 +1,10 @@
 """aiokafka, on an event loop of its own in a thread, so that scenarios call it like all other clients."""
 
 import asyncio
-import threading
 import time
-from collections.abc import Coroutine, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Mapping, Sequence
 from types import TracebackType
-from typing import Any, TypeVar
+from typing import Any
 
 # aiokafka carries no type information.
 import aiokafka  # type: ignore[import-untyped]
@@ -17,14 +15,18 @@ from aiokafka.admin import (  # type: ignore[import-untyped]
     RecordsToDelete,
 )
 from aiokafka.admin.config_resource import ConfigResource, ConfigResourceType  # type: ignore[import-untyped]
-from aiokafka.errors import KafkaError  # type: ignore[import-untyped]
 
+from tests.compat.drivers.aiokafka_common import Loop, raise_for, record_of
+from tests.compat.drivers.aiokafka_groups import AiokafkaMember
 from tests.compat.model import (
     DEADLINE_S,
-    ClientError,
     ClusterDescription,
+    CommittedOffset,
     ConsumerOptions,
     FoundOffset,
+    GroupDescription,
+    Member,
+    MemberOptions,
     Need,
     NewRecord,
     OffsetSpec,
@@ -35,48 +37,10 @@ from tests.compat.model import (
     Record,
     Setting,
     TopicDescription,
-    error_name,
     isolation_level,
 )
 
-Result = TypeVar("Result")
-
-APPEND_TIME = 1
 DEADLINE_MS = int(DEADLINE_S * 1000)
-
-
-@contextmanager
-def translated() -> Iterator[None]:
-    try:
-        yield
-    except KafkaError as failure:
-        code = getattr(failure, "errno", None)
-        name = error_name(code) if code else f"local: {type(failure).__name__}"
-        raise ClientError(name, str(failure)) from failure
-
-
-def raise_for(code: int, message: str | None = None) -> None:
-    if code != 0:
-        raise ClientError(error_name(code), message or "")
-
-
-class Loop:
-    """An event loop in a thread."""
-
-    def __init__(self) -> None:
-        self._loop = asyncio.new_event_loop()
-        self._thread = threading.Thread(target=self._loop.run_forever, name="aiokafka")
-        self._thread.start()
-
-    def run(self, work: Coroutine[Any, Any, Result]) -> Result:
-        with translated():
-            # Twice the deadline, so that the client's own one comes first.
-            return asyncio.run_coroutine_threadsafe(work, self._loop).result(2 * DEADLINE_S)
-
-    def close(self) -> None:
-        self._loop.call_soon_threadsafe(self._loop.stop)
-        self._thread.join()
-        self._loop.close()
 
 
 class AiokafkaProducer:
@@ -94,8 +58,10 @@ class AiokafkaProducer:
             compression_type=None if options.codec == "none" else options.codec,
             max_request_size=options.request_bytes_max,
             max_batch_size=max(options.batch_bytes, 1),
-            enable_idempotence=bool(options.idempotent),
+            enable_idempotence=bool(options.idempotent or options.transactional_id),
             request_timeout_ms=DEADLINE_MS,
+            transactional_id=options.transactional_id,
+            transaction_timeout_ms=options.transaction_timeout_ms,
         )
         await producer.start()
         return producer
@@ -131,6 +97,23 @@ class AiokafkaProducer:
             else Position(partition=answer.partition, offset=answer.offset)
             for record, answer in zip(records, answers, strict=True)
         ]
+
+    def init_transactions(self) -> None:
+        """aiokafka did so when it started."""
+
+    def begin_transaction(self) -> None:
+        self._loop.run(self._producer.begin_transaction())
+
+    def send_offsets(self, topic: str, offsets: Mapping[int, int], member: Member) -> None:
+        assert isinstance(member, AiokafkaMember)
+        asked = {aiokafka.TopicPartition(topic, partition): offset for partition, offset in offsets.items()}
+        self._loop.run(self._producer.send_offsets_to_transaction(asked, member.group))
+
+    def commit_transaction(self) -> None:
+        self._loop.run(self._producer.commit_transaction())
+
+    def abort_transaction(self) -> None:
+        self._loop.run(self._producer.abort_transaction())
 
 
 class AiokafkaConsumer:
@@ -184,18 +167,6 @@ class AiokafkaConsumer:
         return records
 
 
-def record_of(record: Any) -> Record:
-    return Record(
-        partition=record.partition,
-        offset=record.offset,
-        timestamp_ms=record.timestamp,
-        append_time=record.timestamp_type == APPEND_TIME,
-        key=record.key,
-        value=record.value,
-        headers=tuple(record.headers),
-    )
-
-
 class AiokafkaDriver:
     """aiokafka, connected to one broker."""
 
@@ -209,6 +180,9 @@ class AiokafkaDriver:
         Need.DESCRIBE_PRODUCERS: "no such call",
         Need.TOPIC_ID: "not shown by the client",
         Need.DESCRIBE_WITHOUT_CREATING: "the client always allows the broker to create the topic",
+        Need.CONSUMER_PROTOCOL: "not in the client",
+        Need.COOPERATIVE: "not in the client",
+        Need.DELETE_GROUPS: "no such call",
     }
 
     def __init__(self, servers: str) -> None:
@@ -235,6 +209,29 @@ class AiokafkaDriver:
 
     def consumer(self, topic: str, start: Mapping[int, int], options: ConsumerOptions) -> AiokafkaConsumer:
         return AiokafkaConsumer(self._loop, self._servers, topic, start, options)
+
+    def member(self, options: MemberOptions) -> AiokafkaMember:
+        return AiokafkaMember(self._loop, self._servers, options)
+
+    def committed(self, group: str, topic: str) -> dict[int, CommittedOffset]:
+        answers = self._loop.run(self._admin.list_consumer_group_offsets(group))
+        return {
+            partition.partition: CommittedOffset(offset=each.offset, metadata=each.metadata or "")
+            for partition, each in answers.items()
+            if partition.topic == topic and each.offset >= 0
+        }
+
+    def list_groups(self) -> set[str]:
+        return {group for group, _ in self._loop.run(self._admin.list_consumer_groups())}
+
+    def describe_group(self, group: str) -> GroupDescription:
+        [answer] = self._loop.run(self._admin.describe_consumer_groups([group]))
+        [(code, _, state, _, _, members, *_)] = answer.groups
+        raise_for(code)
+        return GroupDescription(state=state.upper(), members=len(members))
+
+    def delete_group(self, group: str) -> None:
+        raise NotImplementedError(self.lacks[Need.DELETE_GROUPS])
 
     def offsets_for_times(self, topic: str, times_ms: Mapping[int, int]) -> dict[int, FoundOffset | None]:
         asked = {aiokafka.TopicPartition(topic, number): time_ms for number, time_ms in times_ms.items()}

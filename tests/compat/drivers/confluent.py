@@ -2,14 +2,13 @@
 
 import time
 import warnings
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from concurrent.futures import Future
-from contextlib import contextmanager
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from types import TracebackType
-from typing import Any, TypeVar
+from typing import Any
 
 import confluent_kafka
-from confluent_kafka import TIMESTAMP_LOG_APPEND_TIME, KafkaError, KafkaException, TopicCollection, TopicPartition
+from confluent_kafka import ConsumerGroupTopicPartitions, KafkaError, KafkaException, TopicCollection, TopicPartition
 
 # The names are public, but not exported in the way that a type checker asks for.
 from confluent_kafka.admin import (  # type: ignore[attr-defined]
@@ -23,12 +22,17 @@ from confluent_kafka.admin import (  # type: ignore[attr-defined]
 )
 from confluent_kafka.admin import OffsetSpec as ConfluentSpec  # type: ignore[attr-defined]
 
+from tests.compat.drivers.confluent_common import client_error, record_of, result_of, translated
+from tests.compat.drivers.confluent_groups import ConfluentMember
 from tests.compat.model import (
     DEADLINE_S,
-    ClientError,
     ClusterDescription,
+    CommittedOffset,
     ConsumerOptions,
     FoundOffset,
+    GroupDescription,
+    Member,
+    MemberOptions,
     Need,
     NewRecord,
     OffsetSpec,
@@ -39,36 +43,11 @@ from tests.compat.model import (
     Record,
     Setting,
     TopicDescription,
-    error_name,
     isolation_level,
 )
 
-Result = TypeVar("Result")
-
 # librdkafka refuses to start a consumer without one; assigned with explicit offsets it never asks for the group.
 UNUSED_GROUP = "assigned-only"
-
-
-def client_error(error: KafkaError) -> ClientError:
-    """The error in Kafka's words; librdkafka keeps negative codes for its own."""
-    # With `auto.offset.reset=error` the broker's answer comes wrapped in an error of librdkafka's.
-    if error.code() == KafkaError._AUTO_OFFSET_RESET and "out of range" in error.str():
-        return ClientError("OFFSET_OUT_OF_RANGE", error.str())
-    name = error_name(error.code()) if error.code() > 0 else f"local: {error.name()}"
-    return ClientError(name, error.str())
-
-
-@contextmanager
-def translated() -> Iterator[None]:
-    try:
-        yield
-    except KafkaException as failure:
-        raise client_error(failure.args[0]) from failure
-
-
-def result_of(future: "Future[Result]") -> Result:
-    with translated():
-        return future.result(DEADLINE_S)
 
 
 class ConfluentProducer:
@@ -87,6 +66,14 @@ class ConfluentProducer:
         }
         if options.idempotent is not None:
             settings["enable.idempotence"] = options.idempotent
+        if options.transactional_id is not None:
+            # A record must not outlive the transaction that it is part of.
+            timeout_ms = options.transaction_timeout_ms
+            settings |= {
+                "transactional.id": options.transactional_id,
+                "transaction.timeout.ms": timeout_ms,
+                "message.timeout.ms": timeout_ms,
+            }
         self._producer = confluent_kafka.Producer(settings)
 
     def __enter__(self) -> "ConfluentProducer":
@@ -96,7 +83,9 @@ class ConfluentProducer:
         self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
     ) -> None:
         self._producer.purge()
-        self._producer.flush(1)
+        # One that was fenced says so whatever it is asked.
+        with suppress(KafkaException):
+            self._producer.flush(1)
 
     def send(self, topic: str, records: Sequence[NewRecord]) -> list[Position]:
         outcomes: dict[int, Position | KafkaError] = {}
@@ -133,6 +122,29 @@ class ConfluentProducer:
                 case None:
                     raise TimeoutError(f"record {number} of {len(records)} was neither acknowledged nor refused")
         return positions
+
+    def init_transactions(self) -> None:
+        with translated():
+            self._producer.init_transactions(DEADLINE_S)
+
+    def begin_transaction(self) -> None:
+        with translated():
+            self._producer.begin_transaction()
+
+    def send_offsets(self, topic: str, offsets: Mapping[int, int], member: Member) -> None:
+        assert isinstance(member, ConfluentMember)
+        asked = [TopicPartition(topic, partition, offset) for partition, offset in offsets.items()]
+        with translated():
+            metadata = member.consumer.consumer_group_metadata()
+            self._producer.send_offsets_to_transaction(asked, metadata, DEADLINE_S)
+
+    def commit_transaction(self) -> None:
+        with translated():
+            self._producer.commit_transaction(DEADLINE_S)
+
+    def abort_transaction(self) -> None:
+        with translated():
+            self._producer.abort_transaction(DEADLINE_S)
 
 
 class ConfluentConsumer:
@@ -177,25 +189,6 @@ class ConfluentConsumer:
         return records
 
 
-def record_of(message: confluent_kafka.Message) -> Record:
-    partition, offset = message.partition(), message.offset()
-    assert partition is not None
-    assert offset is not None
-    timestamp_type, timestamp_ms = message.timestamp()
-    headers: Any = message.headers() or []
-    key: Any = message.key()
-    value: Any = message.value()
-    return Record(
-        partition=partition,
-        offset=offset,
-        timestamp_ms=timestamp_ms,
-        append_time=timestamp_type == TIMESTAMP_LOG_APPEND_TIME,
-        key=key,
-        value=value,
-        headers=tuple(headers),
-    )
-
-
 class ConfluentDriver:
     """confluent-kafka, connected to one broker."""
 
@@ -218,6 +211,28 @@ class ConfluentDriver:
 
     def consumer(self, topic: str, start: Mapping[int, int], options: ConsumerOptions) -> ConfluentConsumer:
         return ConfluentConsumer(self._servers, topic, start, options)
+
+    def member(self, options: MemberOptions) -> ConfluentMember:
+        return ConfluentMember(self._servers, options)
+
+    def committed(self, group: str, topic: str) -> dict[int, CommittedOffset]:
+        asked = self._admin.list_consumer_group_offsets([ConsumerGroupTopicPartitions(group)])
+        answers = result_of(asked[group]).topic_partitions
+        return {
+            each.partition: CommittedOffset(offset=each.offset, metadata=each.metadata or "")
+            for each in answers
+            if each.topic == topic and each.offset >= 0
+        }
+
+    def list_groups(self) -> set[str]:
+        return {group.group_id for group in result_of(self._admin.list_consumer_groups()).valid}
+
+    def describe_group(self, group: str) -> GroupDescription:
+        described = result_of(self._admin.describe_consumer_groups([group])[group])
+        return GroupDescription(state=described.state.name.replace("_", ""), members=len(described.members))
+
+    def delete_group(self, group: str) -> None:
+        result_of(self._admin.delete_consumer_groups([group])[group])
 
     def offsets_for_times(self, topic: str, times_ms: Mapping[int, int]) -> dict[int, FoundOffset | None]:
         consumer = confluent_kafka.Consumer(

@@ -1,27 +1,25 @@
-"""Kafka's Java clients: a program of ours (java/ClientServer.java) in one JVM, asked over its stdin and stdout."""
+"""Kafka's Java clients, in the JVM of `java_machine`."""
 
-import base64
-import itertools
-import json
-import shutil
-import subprocess
-import threading
 from collections.abc import Mapping, Sequence
-from concurrent.futures import Future
-from pathlib import Path
 from types import TracebackType
-from typing import IO, Any
+from typing import Any
 
+from tests.compat.drivers.java_machine import JavaClients, record_of, text
 from tests.compat.model import (
     DEADLINE_S,
-    ClientError,
+    Assignor,
     ClusterDescription,
+    CommittedOffset,
     ConsumerOptions,
     FoundOffset,
+    GroupDescription,
+    Member,
+    MemberOptions,
     Need,
     NewRecord,
     OffsetSpec,
     PartitionDescription,
+    Polled,
     Position,
     ProducerOptions,
     ProducerState,
@@ -30,76 +28,12 @@ from tests.compat.model import (
     TopicDescription,
     isolation_level,
 )
-from tests.kafka_peer.jars import PeerUnavailableError
-from tests.kafka_peer.peer import java_command
 
-PROGRAM = Path(__file__).parent.parent / "java" / "ClientServer.java"
 DEADLINE_MS = int(DEADLINE_S * 1000)
-
-
-def require_compiler() -> None:
-    """Java runs a source file by compiling it, which a runtime without a compiler (JRE) cannot."""
-    if shutil.which("javac") is None:
-        raise PeerUnavailableError(
-            "the Java clients' scenarios need a JDK, and there is only a Java runtime (Debian: openjdk-17-jdk-headless)"
-        )
-
-
-def text(payload: bytes | None) -> str | None:
-    return None if payload is None else base64.b64encode(payload).decode("ascii")
-
-
-def payload_of(encoded: str | None) -> bytes | None:
-    return None if encoded is None else base64.b64decode(encoded)
-
-
-class JavaClients:
-    """The JVM. Calls may come from several threads; answers find their callers by number."""
-
-    def __init__(self) -> None:
-        require_compiler()
-        command = java_command(str(PROGRAM), log_level="off")
-        self._process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
-        self._numbers = itertools.count(1)
-        self._waiting: dict[int, Future[Any]] = {}
-        self._lock = threading.Lock()
-        self._reader = threading.Thread(target=self._read, name="java-clients")
-        self._reader.start()
-
-    def call(self, call: str, /, **arguments: object) -> Any:
-        """Asks the JVM and waits for its answer."""
-        future: Future[Any] = Future()
-        with self._lock:
-            number = next(self._numbers)
-            self._waiting[number] = future
-            requests = self._pipe(self._process.stdin)
-            requests.write(json.dumps({"id": number, "call": call, **arguments}) + "\n")
-            requests.flush()
-        # Twice the deadline, so that the client's own one comes first.
-        answer = future.result(2 * DEADLINE_S)
-        if "error" not in answer:
-            return answer["result"]
-        if answer["error"] == "timeout":
-            raise TimeoutError(answer["message"])
-        raise ClientError(answer["error"], answer["message"])
-
-    def close(self) -> None:
-        self._pipe(self._process.stdin).close()
-        self._reader.join()
-        self._pipe(self._process.stdout).close()
-        self._process.wait(DEADLINE_S)
-
-    def _read(self) -> None:
-        for line in self._pipe(self._process.stdout):
-            answer = json.loads(line)
-            self._waiting.pop(answer["id"]).set_result(answer)
-        for future in list(self._waiting.values()):
-            future.set_result({"error": "local: the JVM ended", "message": "its errors are in the test's output"})
-
-    @staticmethod
-    def _pipe(pipe: IO[str] | None) -> IO[str]:
-        assert pipe is not None
-        return pipe
+ASSIGNORS: dict[Assignor, str] = {
+    "range": "org.apache.kafka.clients.consumer.RangeAssignor",
+    "cooperative-sticky": "org.apache.kafka.clients.consumer.CooperativeStickyAssignor",
+}
 
 
 class JavaProducer:
@@ -117,6 +51,11 @@ class JavaProducer:
             settings |= {"acks": options.acks, "enable.idempotence": "false"}
         elif options.idempotent is not None:
             settings["enable.idempotence"] = str(options.idempotent).lower()
+        if options.transactional_id is not None:
+            settings |= {
+                "transactional.id": options.transactional_id,
+                "transaction.timeout.ms": options.transaction_timeout_ms,
+            }
         self._clients = clients
         self._handle = clients.call("open_producer", servers=servers, settings=settings)
 
@@ -141,6 +80,24 @@ class JavaProducer:
         ]
         answers = self._clients.call("send", handle=self._handle, topic=topic, records=asked)
         return [Position(partition=partition, offset=offset) for partition, offset in answers]
+
+    def init_transactions(self) -> None:
+        self._clients.call("init_transactions", handle=self._handle)
+
+    def begin_transaction(self) -> None:
+        self._clients.call("begin_transaction", handle=self._handle)
+
+    def send_offsets(self, topic: str, offsets: Mapping[int, int], member: Member) -> None:
+        assert isinstance(member, JavaMember)
+        self._clients.call(
+            "send_offsets", handle=self._handle, topic=topic, offsets=dict(offsets), member=member.handle
+        )
+
+    def commit_transaction(self) -> None:
+        self._clients.call("commit_transaction", handle=self._handle)
+
+    def abort_transaction(self) -> None:
+        self._clients.call("abort_transaction", handle=self._handle)
 
 
 class JavaConsumer:
@@ -169,18 +126,51 @@ class JavaConsumer:
 
     def take(self, count: int) -> list[Record]:
         answers = self._clients.call("take", handle=self._handle, count=count, deadline_ms=DEADLINE_MS)
-        return [
-            Record(
-                partition=answer["partition"],
-                offset=answer["offset"],
-                timestamp_ms=answer["timestamp"],
-                append_time=answer["append_time"],
-                key=payload_of(answer["key"]),
-                value=payload_of(answer["value"]),
-                headers=tuple((name, payload_of(value)) for name, value in answer["headers"]),
-            )
-            for answer in answers
-        ]
+        return [record_of(answer) for answer in answers]
+
+
+class JavaMember:
+    """A subscribed KafkaConsumer."""
+
+    def __init__(self, clients: JavaClients, servers: str, options: MemberOptions) -> None:
+        settings: dict[str, object] = {
+            "group.id": options.group,
+            "group.protocol": options.protocol,
+            "enable.auto.commit": "false",
+            "auto.offset.reset": options.reset,
+            "isolation.level": isolation_level(options.read_committed),
+            "fetch.max.wait.ms": 100,
+        }
+        if options.protocol == "classic":
+            settings |= {
+                "partition.assignment.strategy": ASSIGNORS[options.assignor],
+                "session.timeout.ms": options.session_timeout_ms,
+                "heartbeat.interval.ms": 200,
+            }
+        if options.instance_id is not None:
+            settings["group.instance.id"] = options.instance_id
+        self._clients = clients
+        self.handle = clients.call("open_member", servers=servers, topic=options.topic, settings=settings)
+
+    def __enter__(self) -> "JavaMember":
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        self._clients.call("close_member", handle=self.handle)
+
+    def poll(self, *, commit: bool) -> Polled:
+        answer = self._clients.call("poll_member", handle=self.handle, commit=commit)
+        return Polled(
+            records=[record_of(each) for each in answer["records"]],
+            assignment=frozenset(answer["assignment"]),
+            rebalances=answer["rebalances"],
+        )
+
+    def commit(self, offsets: Mapping[int, CommittedOffset]) -> None:
+        asked = {partition: [each.offset, each.metadata] for partition, each in offsets.items()}
+        self._clients.call("commit_member", handle=self.handle, offsets=asked)
 
 
 class JavaDriver:
@@ -204,6 +194,26 @@ class JavaDriver:
 
     def consumer(self, topic: str, start: Mapping[int, int], options: ConsumerOptions) -> JavaConsumer:
         return JavaConsumer(self._clients, self._servers, topic, start, options)
+
+    def member(self, options: MemberOptions) -> JavaMember:
+        return JavaMember(self._clients, self._servers, options)
+
+    def committed(self, group: str, topic: str) -> dict[int, CommittedOffset]:
+        answers = self._call("committed", group=group, topic=topic)
+        return {
+            int(partition): CommittedOffset(offset=offset, metadata=metadata)
+            for partition, (offset, metadata) in answers.items()
+        }
+
+    def list_groups(self) -> set[str]:
+        return set(self._call("list_groups"))
+
+    def describe_group(self, group: str) -> GroupDescription:
+        state, members = self._call("describe_group", group=group)
+        return GroupDescription(state=state.replace("_", ""), members=members)
+
+    def delete_group(self, group: str) -> None:
+        self._call("delete_group", group=group)
 
     def offsets_for_times(self, topic: str, times_ms: Mapping[int, int]) -> dict[int, FoundOffset | None]:
         answer = self._call("offsets_for_times", topic=topic, times=times_ms)

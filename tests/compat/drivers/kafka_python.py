@@ -2,23 +2,28 @@
 
 import re
 import time
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Mapping, Sequence
 from types import TracebackType
 from typing import Any
 
 import kafka
 import kafka.codec
 from kafka.admin import ConfigResource, ConfigResourceType
-from kafka.errors import KafkaError
 from kafka.protocol.consumer import OffsetSpec as KafkaPythonSpec
+from kafka.structs import OffsetAndMetadata
 
+from tests.compat.drivers.kafka_python_common import record_of, translated
+from tests.compat.drivers.kafka_python_groups import KafkaPythonMember
 from tests.compat.model import (
     DEADLINE_S,
     ClientError,
     ClusterDescription,
+    CommittedOffset,
     ConsumerOptions,
     FoundOffset,
+    GroupDescription,
+    Member,
+    MemberOptions,
     Need,
     NewRecord,
     OffsetSpec,
@@ -33,18 +38,7 @@ from tests.compat.model import (
     isolation_level,
 )
 
-APPEND_TIME = 1
 DEADLINE_MS = int(DEADLINE_S * 1000)
-
-
-@contextmanager
-def translated() -> Iterator[None]:
-    try:
-        yield
-    except KafkaError as failure:
-        code = getattr(failure, "errno", None)
-        name = error_name(code) if code else f"local: {type(failure).__name__}"
-        raise ClientError(name, str(failure)) from failure
 
 
 class KafkaPythonProducer:
@@ -65,6 +59,11 @@ class KafkaPythonProducer:
         elif options.acks != "all":
             # By default it is idempotent, which goes with acks=all only.
             settings["enable_idempotence"] = False
+        if options.transactional_id is not None:
+            settings |= {
+                "transactional_id": options.transactional_id,
+                "transaction_timeout_ms": options.transaction_timeout_ms,
+            }
         with translated():
             self._producer = kafka.KafkaProducer(**settings)
 
@@ -91,6 +90,31 @@ class KafkaPythonProducer:
             ]
             answers = [future.get(timeout=DEADLINE_S) for future in futures]
         return [Position(partition=answer.partition, offset=answer.offset) for answer in answers]
+
+    def init_transactions(self) -> None:
+        with translated():
+            self._producer.init_transactions()
+
+    def begin_transaction(self) -> None:
+        with translated():
+            self._producer.begin_transaction()
+
+    def send_offsets(self, topic: str, offsets: Mapping[int, int], member: Member) -> None:
+        assert isinstance(member, KafkaPythonMember)
+        asked = {
+            kafka.TopicPartition(topic, partition): OffsetAndMetadata(offset, "", -1)
+            for partition, offset in offsets.items()
+        }
+        with translated():
+            self._producer.send_offsets_to_transaction(asked, member.consumer.group_metadata())
+
+    def commit_transaction(self) -> None:
+        with translated():
+            self._producer.commit_transaction()
+
+    def abort_transaction(self) -> None:
+        with translated():
+            self._producer.abort_transaction()
 
 
 class KafkaPythonConsumer:
@@ -133,23 +157,12 @@ class KafkaPythonConsumer:
         return records
 
 
-def record_of(record: Any) -> Record:
-    return Record(
-        partition=record.partition,
-        offset=record.offset,
-        timestamp_ms=record.timestamp,
-        append_time=record.timestamp_type == APPEND_TIME,
-        key=record.key,
-        value=record.value,
-        headers=tuple(record.headers),
-    )
-
-
 def what_it_lacks() -> dict[Need, str]:
     """Codecs come with packages that are not kafka-python's own."""
     lacks = {
         Need.NULL_HEADER: "refused by the client",
         Need.NULL_KEY_AND_VALUE: "refused by the client",
+        Need.CONSUMER_PROTOCOL: "not in the client",
     }
     codecs = {
         Need.SNAPPY: (kafka.codec.has_snappy(), "python-snappy"),
@@ -180,6 +193,34 @@ class KafkaPythonDriver:
 
     def consumer(self, topic: str, start: Mapping[int, int], options: ConsumerOptions) -> KafkaPythonConsumer:
         return KafkaPythonConsumer(self._servers, topic, start, options)
+
+    def member(self, options: MemberOptions) -> KafkaPythonMember:
+        return KafkaPythonMember(self._servers, options)
+
+    def committed(self, group: str, topic: str) -> dict[int, CommittedOffset]:
+        with translated():
+            answers = self._admin.list_group_offsets({group: None})[group]
+        return {
+            partition.partition: CommittedOffset(offset=each.offset, metadata=each.metadata or "")
+            for partition, each in answers.items()
+            if partition.topic == topic and each.offset >= 0
+        }
+
+    def list_groups(self) -> set[str]:
+        with translated():
+            return {group["group_id"] for group in self._admin.list_groups()}
+
+    def describe_group(self, group: str) -> GroupDescription:
+        with translated():
+            described = self._admin.describe_groups([group])[group]
+        return GroupDescription(state=described["group_state"].upper(), members=len(described["members"]))
+
+    def delete_group(self, group: str) -> None:
+        with translated():
+            answer = self._admin.delete_groups([group])[group]
+        if answer != "OK":
+            # kafka-python makes a sentence of the error instead of raising it: "NonEmptyGroupError".
+            raise ClientError("NON_EMPTY_GROUP" if "NonEmptyGroup" in answer else f"local: {answer}")
 
     def offsets_for_times(self, topic: str, times_ms: Mapping[int, int]) -> dict[int, FoundOffset | None]:
         consumer = kafka.KafkaConsumer(bootstrap_servers=self._servers, enable_auto_commit=False)

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.compat.drivers.java import JavaClients, require_compiler
+from tests.compat.drivers.java_machine import JavaClients, require_compiler
 from tests.compat.model import ClientError
 from tests.kafka_peer.jars import PeerUnavailableError
 

@@ -37,6 +37,7 @@ import org.apache.kafka.clients.admin.Admin;
 import org.apache.kafka.clients.admin.AlterConfigOp;
 import org.apache.kafka.clients.admin.Config;
 import org.apache.kafka.clients.admin.ConfigEntry;
+import org.apache.kafka.clients.admin.ConsumerGroupDescription;
 import org.apache.kafka.clients.admin.DescribeClusterResult;
 import org.apache.kafka.clients.admin.ListOffsetsResult;
 import org.apache.kafka.clients.admin.LogDirDescription;
@@ -46,8 +47,10 @@ import org.apache.kafka.clients.admin.OffsetSpec;
 import org.apache.kafka.clients.admin.ProducerState;
 import org.apache.kafka.clients.admin.RecordsToDelete;
 import org.apache.kafka.clients.admin.TopicDescription;
+import org.apache.kafka.clients.consumer.ConsumerRebalanceListener;
 import org.apache.kafka.clients.consumer.ConsumerRecord;
 import org.apache.kafka.clients.consumer.KafkaConsumer;
+import org.apache.kafka.clients.consumer.OffsetAndMetadata;
 import org.apache.kafka.clients.consumer.OffsetAndTimestamp;
 import org.apache.kafka.clients.consumer.OffsetOutOfRangeException;
 import org.apache.kafka.clients.producer.KafkaProducer;
@@ -57,6 +60,7 @@ import org.apache.kafka.common.Node;
 import org.apache.kafka.common.TopicPartition;
 import org.apache.kafka.common.TopicPartitionInfo;
 import org.apache.kafka.common.config.ConfigResource;
+import org.apache.kafka.common.errors.RebalanceInProgressException;
 import org.apache.kafka.common.header.Header;
 import org.apache.kafka.common.protocol.Errors;
 import org.apache.kafka.common.record.TimestampType;
@@ -70,8 +74,52 @@ public class ClientServer {
     private record OpenConsumer(
         KafkaConsumer<byte[], byte[]> consumer, ArrayDeque<ConsumerRecord<byte[], byte[]>> polled) {}
 
+    /** A member of a group, which counts its rebalances, and commits before a partition is taken away. */
+    private static final class OpenMember implements ConsumerRebalanceListener {
+        private final KafkaConsumer<byte[], byte[]> consumer;
+        private final String topic;
+        private final Map<TopicPartition, OffsetAndMetadata> uncommitted = new HashMap<>();
+        private boolean commits;
+        private int rebalances;
+
+        private OpenMember(KafkaConsumer<byte[], byte[]> consumer, String topic) {
+            this.consumer = consumer;
+            this.topic = topic;
+        }
+
+        @Override
+        public void onPartitionsAssigned(Collection<TopicPartition> assigned) {
+            rebalances += assigned.isEmpty() ? 0 : 1;
+        }
+
+        @Override
+        public void onPartitionsRevoked(Collection<TopicPartition> revoked) {
+            rebalances += revoked.isEmpty() ? 0 : 1;
+            commitPolled();
+        }
+
+        @Override
+        public void onPartitionsLost(Collection<TopicPartition> lost) {
+            rebalances++;
+            uncommitted.clear();
+        }
+
+        private void commitPolled() {
+            if (commits && !uncommitted.isEmpty()) {
+                try {
+                    consumer.commitSync(uncommitted);
+                } catch (RebalanceInProgressException refused) {
+                    // The records stay ours, and are committed after the next poll.
+                    return;
+                }
+            }
+            uncommitted.clear();
+        }
+    }
+
     private final Map<Integer, KafkaProducer<byte[], byte[]>> producers = new ConcurrentHashMap<>();
     private final Map<Integer, OpenConsumer> consumers = new ConcurrentHashMap<>();
+    private final Map<Integer, OpenMember> members = new ConcurrentHashMap<>();
     private final Map<String, Admin> admins = new ConcurrentHashMap<>();
     private final AtomicInteger lastHandle = new AtomicInteger();
 
@@ -120,6 +168,10 @@ public class ClientServer {
             return Errors.OFFSET_OUT_OF_RANGE.name();
         }
         Errors error = Errors.forException(failure);
+        // A producer that cannot go on says so in an exception of its own around the broker's answer.
+        if (error == Errors.UNKNOWN_SERVER_ERROR && failure.getCause() != null) {
+            return nameOf(failure.getCause());
+        }
         return error == Errors.UNKNOWN_SERVER_ERROR ? "local: " + failure.getClass().getSimpleName() : error.name();
     }
 
@@ -131,6 +183,19 @@ public class ClientServer {
             case "open_consumer": return openConsumer(request);
             case "take": return take(request);
             case "close_consumer": consumers.remove(request.get("handle").asInt()).consumer().close(); return null;
+            case "init_transactions": producer(request).initTransactions(); return null;
+            case "begin_transaction": producer(request).beginTransaction(); return null;
+            case "send_offsets": return sendOffsets(request);
+            case "commit_transaction": producer(request).commitTransaction(); return null;
+            case "abort_transaction": producer(request).abortTransaction(); return null;
+            case "open_member": return openMember(request);
+            case "poll_member": return pollMember(request);
+            case "commit_member": return commitMember(request);
+            case "close_member": members.remove(request.get("handle").asInt()).consumer.close(); return null;
+            case "committed": return committed(request);
+            case "list_groups": return listGroups(request);
+            case "describe_group": return describeGroup(request);
+            case "delete_group": admin(request).deleteConsumerGroups(List.of(group(request))).all().get(); return null;
             case "offsets_for_times": return offsetsForTimes(request);
             case "list_offset": return listOffset(request);
             case "create_topic": return createTopic(request);
@@ -201,8 +266,12 @@ public class ClientServer {
         return JSON.valueToTree(handle);
     }
 
+    private KafkaProducer<byte[], byte[]> producer(JsonNode request) {
+        return producers.get(request.get("handle").asInt());
+    }
+
     private JsonNode send(JsonNode request) throws Exception {
-        KafkaProducer<byte[], byte[]> producer = producers.get(request.get("handle").asInt());
+        KafkaProducer<byte[], byte[]> producer = producer(request);
         List<Future<RecordMetadata>> futures = new ArrayList<>();
         for (JsonNode each : request.get("records")) {
             Long timestamp = each.get("timestamp").isNull() ? null : each.get("timestamp").asLong();
@@ -221,6 +290,84 @@ public class ClientServer {
             positions.add(JSON.createArrayNode().add(metadata.partition()).add(offset));
         }
         return positions;
+    }
+
+    private JsonNode sendOffsets(JsonNode request) {
+        Map<TopicPartition, OffsetAndMetadata> offsets = new HashMap<>();
+        request.get("offsets").properties().forEach(each -> offsets.put(
+            new TopicPartition(topic(request), Integer.parseInt(each.getKey())),
+            new OffsetAndMetadata(each.getValue().asLong())));
+        OpenMember member = members.get(request.get("member").asInt());
+        producer(request).sendOffsetsToTransaction(offsets, member.consumer.groupMetadata());
+        return null;
+    }
+
+    // Members of groups
+
+    private JsonNode openMember(JsonNode request) {
+        OpenMember member = new OpenMember(
+            new KafkaConsumer<>(properties(request), new ByteArrayDeserializer(), new ByteArrayDeserializer()),
+            topic(request));
+        member.consumer.subscribe(List.of(member.topic), member);
+        int handle = lastHandle.incrementAndGet();
+        members.put(handle, member);
+        return JSON.valueToTree(handle);
+    }
+
+    private JsonNode pollMember(JsonNode request) {
+        OpenMember member = members.get(request.get("handle").asInt());
+        member.commits = request.get("commit").asBoolean();
+        ObjectNode answer = JSON.createObjectNode();
+        ArrayNode records = answer.putArray("records");
+        for (ConsumerRecord<byte[], byte[]> record : member.consumer.poll(Duration.ofMillis(100))) {
+            records.add(described(record));
+            member.uncommitted.put(
+                new TopicPartition(record.topic(), record.partition()), new OffsetAndMetadata(record.offset() + 1));
+        }
+        member.commitPolled();
+        ArrayNode assignment = answer.putArray("assignment");
+        member.consumer.assignment().forEach(each -> assignment.add(each.partition()));
+        answer.put("rebalances", member.rebalances);
+        return answer;
+    }
+
+    private JsonNode commitMember(JsonNode request) {
+        OpenMember member = members.get(request.get("handle").asInt());
+        Map<TopicPartition, OffsetAndMetadata> offsets = new HashMap<>();
+        request.get("offsets").properties().forEach(each -> offsets.put(
+            new TopicPartition(member.topic, Integer.parseInt(each.getKey())),
+            new OffsetAndMetadata(each.getValue().get(0).asLong(), each.getValue().get(1).asText())));
+        member.consumer.commitSync(offsets);
+        return null;
+    }
+
+    private static String group(JsonNode request) {
+        return request.get("group").asText();
+    }
+
+    private JsonNode committed(JsonNode request) throws Exception {
+        ObjectNode answer = JSON.createObjectNode();
+        admin(request).listConsumerGroupOffsets(group(request)).partitionsToOffsetAndMetadata().get()
+            .forEach((partition, committed) -> {
+                if (partition.topic().equals(topic(request)) && committed != null) {
+                    answer.set(
+                        String.valueOf(partition.partition()),
+                        JSON.createArrayNode().add(committed.offset()).add(committed.metadata()));
+                }
+            });
+        return answer;
+    }
+
+    private JsonNode listGroups(JsonNode request) throws Exception {
+        ArrayNode groups = JSON.createArrayNode();
+        admin(request).listGroups().all().get().forEach(each -> groups.add(each.groupId()));
+        return groups;
+    }
+
+    private JsonNode describeGroup(JsonNode request) throws Exception {
+        ConsumerGroupDescription described = admin(request).describeConsumerGroups(List.of(group(request)))
+            .describedGroups().get(group(request)).get();
+        return JSON.createArrayNode().add(described.groupState().name()).add(described.members().size());
     }
 
     // Consumers

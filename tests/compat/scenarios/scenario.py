@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 import pytest
 
+from tests.compat.apart import Apart
 from tests.compat.brokers import RunningBroker
 from tests.compat.model import (
     DEADLINE_S,
@@ -36,6 +37,8 @@ class Context:
     observer: Callable[[], Driver]
     # The driver's client, connected anew: admin clients are not made to ride out a restart.
     reconnected: Callable[[], Driver]
+    # The driver's client in another process, to be killed.
+    apart: Callable[[], Apart]
     # No other scenario uses a topic whose name begins with this.
     prefix: str
 
