@@ -4,6 +4,7 @@
 #   make test              all checks and all tests, as CI runs them (ARGS="-k segment" passes arguments to pytest)
 #   make check             format, lint, types, layers
 #   make bench             measure (SECTION=log runs one section)
+#   make soak              kill a loaded broker again and again, and check everything it said (MINUTES=3)
 #   make clean             remove everything that was made here
 
 PYTHON ?= python3
@@ -14,7 +15,7 @@ SETUP  := $(VENV)/.setup-complete
 KERNEL := $(VENV)/.kernel-complete
 KERNEL_SOURCES := src/barnabas/records/kernel.py src/barnabas/records/produce_frame.py
 
-.PHONY: setup demo test check bench clean
+.PHONY: setup demo test check bench soak clean
 .DEFAULT_GOAL := test
 
 setup: $(KERNEL)
@@ -44,13 +45,16 @@ test: check
 check: setup
 	@$(BIN)/ruff format --check --quiet . || { echo "barnabas: '$(BIN)/ruff format .' puts the format right" >&2; exit 1; }
 	@$(BIN)/ruff check --quiet .
-	@$(BIN)/mypy src tests bench $(wildcard demo/*.py)
+	@$(BIN)/mypy src tests bench checker $(wildcard demo/*.py)
 	@$(BIN)/lint-imports --no-cache --no-logo
 
 bench: setup
 	@$(BIN)/python -m bench $(SECTION)
 
+soak: setup
+	@$(BIN)/python -m checker --minutes $(or $(MINUTES),3) $(if $(SEED),--seed $(SEED))
+
 clean:
 	@rm -rf $(VENV) build dist .cache .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache bench/results
 	@rm -rf src/*.egg-info src/barnabas/records/*.so src/barnabas/records/*.c
-	@find src tests bench demo -name __pycache__ -type d -prune -exec rm -rf {} +
+	@find src tests bench checker demo -name __pycache__ -type d -prune -exec rm -rf {} +

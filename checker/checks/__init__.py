@@ -1,0 +1,1 @@
+"""What must hold of a history: pure functions from what was found to what is wrong with it."""
