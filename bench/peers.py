@@ -86,11 +86,12 @@ class Peer:
             time.sleep(POLL_S)
 
 
-def start_barnabas(folder: Path) -> Peer:
-    """Barnabas on an empty data folder."""
+def start_barnabas(folder: Path, more: Mapping[str, str | int] | None = None) -> Peer:
+    """Barnabas on an empty data folder, with some settings more."""
     folder.mkdir(parents=True)
     port = free_port()
-    settings = [word for name, value in SETTINGS.items() for word in ("--set", f"{name}={value}")]
+    chosen = {**SETTINGS, **(more or {})}
+    settings = [word for name, value in chosen.items() for word in ("--set", f"{name}={value}")]
     command = [sys.executable, "-m", "barnabas.cli.main", "serve"]
     command += ["--data", str(folder / "data"), "--listen", f"127.0.0.1:{port}", *settings]
     return Peer("Barnabas", folder, port, command)

@@ -269,7 +269,7 @@ class Bench:
 
     def many(self, peer: Peer) -> Iterator[Measurement]:
         """A thousand connections, a thousand partitions and a hundred producers, and what each costs."""
-        _allow_open_files(2 * MANY_CONNECTIONS)
+        allow_open_files(2 * MANY_CONNECTIONS)
         before, started = peer.cost(), time.perf_counter()
         connections: list[Control] = []
         try:
@@ -397,7 +397,8 @@ def _cost_row(peer: Peer, before: ProcessCost, name: str, started: float) -> Mea
     return Measurement(name=f"{name}, {peer.name}", value=seconds, unit="s", note=note)
 
 
-def _allow_open_files(count: int) -> None:
+def allow_open_files(count: int) -> None:
+    """Let this process have so many files and sockets open."""
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     if soft < count:
         resource.setrlimit(resource.RLIMIT_NOFILE, (min(count, hard), hard))
