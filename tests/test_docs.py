@@ -12,12 +12,18 @@ from pathlib import Path
 
 import pytest
 
-from barnabas.broker_config import BrokerConfig, endpoint_text
+from barnabas import Broker
+from barnabas.broker_config import OWN, endpoint_text
+from barnabas.client.admin import NewTopic, create_topics
+from barnabas.client.client import Client
+from barnabas.client.groups import OffsetAndMetadata, commit_group_offsets
+from barnabas.client.producer import Producer
 from barnabas.clock import SystemClock
 from barnabas.config import LogConfig, LogManagerConfig, settings_of
 from barnabas.model import TopicPartition
 from barnabas.storage.files import OsFiles
 from barnabas.storage.log_manager import LogManager, LogManagerOptions
+from tests.client.open_transactions import open_transaction
 from tests.storage.building import records
 
 ROOT = Path(__file__).parent.parent
@@ -93,24 +99,57 @@ def test_a_broker_is_started_written_to_and_read_from(tmp_path: Path, monkeypatc
         assert ready.startswith("barnabas ready on 127.0.0.1:")
         monkeypatch.setenv("BARNABAS_BOOTSTRAP_SERVERS", ready.split()[3])
         said = [run(line, tmp_path) for line in others]
-    assert [finished.returncode for finished in said] == [0] * 4, said
-    assert len(said[2].stdout.splitlines()) == 5
+    assert [finished.returncode for finished in said] == [0] * 6, said
+    assert len(said[2].stdout.splitlines()) == len(said[4].stdout.splitlines()) == 5
     assert said[3].stdout.startswith("orders")
+    assert said[5].stdout.startswith("billing\torders")
 
 
 def test_the_broker_starts_as_operations_says(tmp_path: Path) -> None:
     (tmp_path / "server.properties").write_text("num.partitions=2\n", encoding="utf-8")
-    *starts, help_line = commands("docs/OPERATIONS.md", "barnabas")
+    lines = [line for line in commands("docs/OPERATIONS.md", "barnabas") if line.split()[1] == "serve"]
+    *starts, help_line = lines
     assert "examples:" in run(help_line, tmp_path).stdout
     for line in starts:
         with served(line, tmp_path) as ready:
             assert ready.startswith("barnabas ready on "), line
 
 
+def test_groups_and_transactions_are_operated_as_operations_says(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    lines = [line for line in commands("docs/OPERATIONS.md", "barnabas") if line.split()[1] != "serve"]
+    assert [line.split()[2] for line in lines] == [
+        *("list", "describe", "reset", "reset", "reset", "delete"),
+        *("list", "describe", "abort", "abort"),
+    ]
+    with Broker(data=tmp_path / "data") as broker:
+        monkeypatch.setenv("BARNABAS_BOOTSTRAP_SERVERS", broker.bootstrap_servers)
+        with Client(broker.bootstrap_servers) as client:
+            topics = [NewTopic(name="orders", partitions=3), NewTopic(name="payments", partitions=1)]
+            assert create_topics(client, topics) == {}
+            with Producer(client) as producer:
+                for number in range(3 * 42):
+                    producer.send("orders", b"v", partition=number % 3)
+            offsets = {TopicPartition("orders", number): OffsetAndMetadata(offset=42) for number in range(3)}
+            assert commit_group_offsets(client, "billing", offsets) == {}
+        producers = [
+            open_transaction(broker.bootstrap_servers, name, topic)
+            for name, topic in (("billing-1", "payments"), ("billing-2", "orders"))
+        ]
+        said = [run(line, tmp_path) for line in lines]
+        assert len(producers) == 2
+    assert [finished.returncode for finished in said] == [0] * len(lines), said
+    assert said[1].stdout.startswith("billing\torders\t0\t42\t43\t1\t")
+    assert said[4].stdout.splitlines()[2] == "billing\torders\t2\t42\t0"
+    assert said[7].stdout.startswith("billing-1\tOngoing\t")
+    assert said[9].stdout.startswith("aborted orders-0 from offset 42 on")
+
+
 def test_the_tables_of_settings_are_complete() -> None:
     documented = (ROOT / "docs" / "OPERATIONS.md").read_text(encoding="utf-8")
     rows = []
-    for row in [*settings_of(BrokerConfig), *settings_of(LogManagerConfig)]:
+    for row in [row for kind in OWN for row in settings_of(kind)]:
         default = endpoint_text(row.default)
         rows.append(f"| `{row.name}` | {f'`{default}` ' if default else ''}| {row.sentence} |")
     for row in settings_of(LogConfig):
@@ -137,14 +176,18 @@ def test_the_demo_runs() -> None:
     assert "no faults" in finished.stdout
 
 
-def test_the_benchmark_measures_what_is_documented() -> None:
-    assert commands("docs/BENCHMARKS.md", "make") == ["make bench", "make bench SECTION=log"]
-    finished = run("make bench SECTION=log", ROOT)
+@pytest.mark.parametrize("section", ["log", "groups"])
+def test_the_benchmark_measures_what_is_documented(section: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    sections = ["make bench SECTION=log", "make bench SECTION=groups"]
+    assert commands("docs/BENCHMARKS.md", "make") == ["make bench", *sections]
+    monkeypatch.setenv("BENCH_ROUNDS", "1")
+    finished = run(f"make bench SECTION={section}", ROOT)
     # Whether the floors hold is for a quiet machine to say, so the exit code is not looked at.
-    report = json.loads((ROOT / "bench" / "results" / "log.json").read_text(encoding="utf-8"))
+    report = json.loads((ROOT / "bench" / "results" / f"{section}.json").read_text(encoding="utf-8"))
     names = [measurement["name"] for measurement in report["measurements"]]
     assert names, finished.stderr
-    assert all(f"| {name} |" in finished.stdout for name in names)
-    documented = (ROOT / "docs" / "BENCHMARKS.md").read_text(encoding="utf-8")
+    assert all(f"| {name} |" in finished.stdout for name in names), finished.stderr
+    documented = (ROOT / "docs" / "BENCHMARKS.md").read_text(encoding="utf-8").split(f"## {section}\n")[1]
+    table = re.findall(r"^\| .* \| .* \| .* \|$", documented.split("\n## ")[0], re.MULTILINE)
     floored = [measurement["name"] for measurement in report["measurements"] if measurement["floor"] is not None]
-    assert len(re.findall(r"^\| .* \| .* \| .* \|$", documented, re.MULTILINE)) - 1 == len(floored)
+    assert len(table) - 1 == len(floored)

@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from barnabas.client.connection import Connection
 from barnabas.embedded import Broker
 from barnabas.wire.errors import ErrorCode
 from tests.broker.asking import connected, create_topic, fetch, offsets_of, produce
@@ -36,14 +37,20 @@ def words_of(calls: list[Call]) -> list[str]:
     return words
 
 
+def produce_all(connection: Connection, acks: int) -> None:
+    """Produce one after the other, and one more: the trace may end before the last answer is in it."""
+    for _ in range(PRODUCES + 1):
+        assert produce(connection, TOPIC, batch_of(3), acks=acks).error_code == ErrorCode.NONE
+
+
 @pytest.mark.parametrize("acks", [1, -1])
 def test_fdatasync_returns_before_the_answer_is_sent(tmp_path: Path, acks: int) -> None:
     with Broker(data=tmp_path / "data", settings={"flush.messages": 1}) as broker, connected(broker) as connection:
         create_topic(connection, TOPIC)
         with traced(broker, tmp_path) as trace:
-            for _ in range(PRODUCES):
-                assert produce(connection, TOPIC, batch_of(3), acks=acks).error_code == ErrorCode.NONE
-        assert words_of(trace.calls()) == ["written", "syncing", "synced", "answered"] * PRODUCES
+            produce_all(connection, acks)
+        expected = ["written", "syncing", "synced", "answered"] * PRODUCES
+        assert words_of(trace.calls())[: len(expected)] == expected
 
 
 @pytest.mark.parametrize("acks", [1, -1])
@@ -51,9 +58,9 @@ def test_by_default_no_fsync_comes_between(tmp_path: Path, acks: int) -> None:
     with Broker(data=tmp_path / "data") as broker, connected(broker) as connection:
         create_topic(connection, TOPIC)
         with traced(broker, tmp_path) as trace:
-            for _ in range(PRODUCES):
-                assert produce(connection, TOPIC, batch_of(3), acks=acks).error_code == ErrorCode.NONE
-        assert words_of(trace.calls()) == ["written", "answered"] * PRODUCES
+            produce_all(connection, acks)
+        expected = ["written", "answered"] * PRODUCES
+        assert words_of(trace.calls())[: len(expected)] == expected
 
 
 def test_sixteen_producers_share_fsyncs(tmp_path: Path) -> None:
