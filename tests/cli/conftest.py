@@ -5,11 +5,12 @@ payments-0   transactions of the producers 7 and 8; offsets 0 to 3 and 4 to 7 ar
 """
 
 import shutil
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
 
+from barnabas.cli.main import main
 from barnabas.config import LogConfig
 from barnabas.model import TopicPartition
 from barnabas.storage.checkpoint import write_offsets
@@ -70,3 +71,20 @@ def bootstrap_servers(request: pytest.FixtureRequest, tmp_path_factory: pytest.T
     """The address of a running broker, the same for all tests here."""
     with running_broker(request.param, tmp_path_factory.mktemp("cli") / request.param, request) as address:
         yield address
+
+
+Run = Callable[..., tuple[int, str, str]]
+"""Takes the words behind a command, and gives exit code, stdout and stderr."""
+
+
+@pytest.fixture
+def run(request: pytest.FixtureRequest, bootstrap_servers: str, capsys: pytest.CaptureFixture[str]) -> Run:
+    """Runs the command that the test's module names as COMMAND, against the broker."""
+    command: str = request.module.COMMAND
+
+    def run_words(*words: str) -> tuple[int, str, str]:
+        exit_code = main([command, words[0], "--bootstrap-server", bootstrap_servers, *words[1:]])
+        said = capsys.readouterr()
+        return exit_code, said.out, said.err
+
+    return run_words

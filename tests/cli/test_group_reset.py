@@ -30,25 +30,14 @@ from barnabas.wire.messages.offsets import (
     OffsetFetchResponsePartitions,
     OffsetFetchResponseTopics,
 )
+from tests.cli.conftest import Run
 from tests.cli.test_consume import START_MS
 from tests.client.brokers import topic_name
 from tests.client.fake_broker import FakeBroker
 from tests.client.test_coordinators import here
 
-Run = Callable[..., tuple[int, str, str]]
+COMMAND = "groups"
 Committed = Callable[[], dict[int, int]]
-
-
-@pytest.fixture
-def run(bootstrap_servers: str, capsys: pytest.CaptureFixture[str]) -> Run:
-    """Runs `barnabas groups WORDS`, and gives exit code, stdout and stderr."""
-
-    def run_words(*words: str) -> tuple[int, str, str]:
-        exit_code = main(["groups", words[0], "--bootstrap-server", bootstrap_servers, *words[1:]])
-        said = capsys.readouterr()
-        return exit_code, said.out, said.err
-
-    return run_words
 
 
 @pytest.fixture

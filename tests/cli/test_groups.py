@@ -2,7 +2,6 @@
 
 import json
 import sys
-from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -13,22 +12,11 @@ from barnabas.client.client import Client
 from barnabas.client.groups import OffsetAndMetadata, commit_group_offsets
 from barnabas.client.producer import Producer
 from barnabas.model import TopicPartition
+from tests.cli.conftest import Run
 from tests.client.brokers import topic_name
 from tests.client.group_members import CLIENT_ID, PROTOCOLS, commit_as, idle_member_of, member_of
 
-Run = Callable[..., tuple[int, str, str]]
-
-
-@pytest.fixture
-def run(bootstrap_servers: str, capsys: pytest.CaptureFixture[str]) -> Run:
-    """Runs `barnabas groups WORDS`, and gives exit code, stdout and stderr."""
-
-    def run_words(*words: str) -> tuple[int, str, str]:
-        exit_code = main(["groups", words[0], "--bootstrap-server", bootstrap_servers, *words[1:]])
-        said = capsys.readouterr()
-        return exit_code, said.out, said.err
-
-    return run_words
+COMMAND = "groups"
 
 
 @pytest.fixture

@@ -2,7 +2,6 @@
 
 import json
 import sys
-from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -13,22 +12,11 @@ from barnabas.client.admin import NewTopic, create_topics
 from barnabas.client.client import Client
 from barnabas.client.offsets import LATEST, IsolationLevel, offsets_at
 from barnabas.model import TopicPartition
+from tests.cli.conftest import Run
 from tests.client.brokers import topic_name
 from tests.client.open_transactions import DEADLINE_SECONDS, open_transaction
 
-Run = Callable[..., tuple[int, str, str]]
-
-
-@pytest.fixture
-def run(bootstrap_servers: str, capsys: pytest.CaptureFixture[str]) -> Run:
-    """Runs `barnabas transactions WORDS`, and gives exit code, stdout and stderr."""
-
-    def run_words(*words: str) -> tuple[int, str, str]:
-        exit_code = main(["transactions", words[0], "--bootstrap-server", bootstrap_servers, *words[1:]])
-        said = capsys.readouterr()
-        return exit_code, said.out, said.err
-
-    return run_words
+COMMAND = "transactions"
 
 
 @pytest.fixture
