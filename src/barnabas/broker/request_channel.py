@@ -173,6 +173,7 @@ class RequestChannel:
         """How long the loop was busy with requests in all; the rest of the time it was idle."""
         self.faults: Faults | None = None
         self._shortcut: Callable[[memoryview], bytes | None] | None = None
+        self._shortcut_key = -1
         self._shortcut_stats = ApiStats()
 
     # From bytes to an answer.
@@ -180,11 +181,15 @@ class RequestChannel:
     def add_shortcut(self, api_key: int, shortcut: Callable[[memoryview], bytes | None]) -> None:
         """Let requests be answered without making messages, where `shortcut` can; the API's requests are counted."""
         self._shortcut = shortcut
+        self._shortcut_key = api_key
         self._shortcut_stats = self.api_stats[api_key]
 
     def answer_shortly(self, frame: memoryview) -> bytes | None:
         """Return the answer to a request that can be answered the short way, or None for all others."""
-        if self._shortcut is None or (self.faults is not None and self.faults.is_any_waiting):
+        # The key of an API has two bytes, and no API has a key that needs the first.
+        if frame[1] != self._shortcut_key or self._shortcut is None:
+            return None
+        if self.faults is not None and self.faults.is_any_waiting:
             return None
         return self._shortcut(frame)
 
