@@ -17,6 +17,7 @@ from barnabas.broker.request_channel import Request
 from barnabas.broker.services import Services
 from barnabas.broker.ticket import Ticket
 from barnabas.broker.transaction_markers import EndMarker, Written
+from barnabas.coordination.transaction_coordinator import fenced_error
 from barnabas.model import TopicPartition
 from barnabas.wire.errors import ApiError, ErrorCode
 from barnabas.wire.messages.transactions import (
@@ -109,11 +110,9 @@ def _partitions(topics: list[AddPartitionsToTxnTopic]) -> list[TopicPartition]:
 
 def _told(code: ErrorCode, version: int) -> int:
     """Return an error as clients of a version know it."""
-    if code is ErrorCode.PRODUCER_FENCED and version < FENCED_VERSION:
-        return int(ErrorCode.INVALID_PRODUCER_EPOCH)
     if code is ErrorCode.TRANSACTION_ABORTABLE and version < ABORTABLE_VERSION:
         return int(ErrorCode.INVALID_TXN_STATE)
-    return int(code)
+    return int(fenced_error(code, version, FENCED_VERSION))
 
 
 def _add(
