@@ -17,7 +17,7 @@ import signal
 import socket
 import subprocess
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from types import TracebackType
 
@@ -120,16 +120,27 @@ def copy_sparse(source: Path, target: Path) -> None:
 class KafkaPeer:
     """One Kafka broker and controller in a process of its own. It is running from construction on."""
 
-    def __init__(self, folder: Path, overrides: Mapping[str, str | int] | None = None) -> None:
+    def __init__(
+        self,
+        folder: Path,
+        overrides: Mapping[str, str | int] | None = None,
+        *,
+        more_listeners: Sequence[str] = (),
+        format_options: Sequence[str] = (),
+    ) -> None:
         """Args:
         folder: where the peer keeps its data, its configuration and its output.
         overrides: settings of server.properties, over those of the peer.
+        more_listeners: security protocols that each get a listener beside the plain one.
+        format_options: what is said to the tool that formats the data folder.
         """
         self.folder = folder
         self.data_dir = folder / "data"
         self.overrides = dict(overrides or {})
         self._port = 0
         self._controller_port = 0
+        self._more_ports = dict.fromkeys(more_listeners, 0)
+        self._format_options = list(format_options)
         self._process: subprocess.Popen[bytes] | None = None
         folder.mkdir(parents=True, exist_ok=True)
         self.start()
@@ -138,6 +149,10 @@ class KafkaPeer:
     def bootstrap_servers(self) -> str:
         """The address for clients; it stays the same over restarts unless something else took the port."""
         return f"127.0.0.1:{self._port}"
+
+    def address_of(self, listener: str) -> str:
+        """The address of one of the additional listeners."""
+        return f"127.0.0.1:{self._more_ports[listener]}"
 
     @property
     def is_running(self) -> bool:
@@ -179,6 +194,7 @@ class KafkaPeer:
         for attempt in range(1, START_ATTEMPTS + 1):
             if self._port == 0 or attempt > 1:
                 self._port, self._controller_port = free_port(), free_port()
+                self._more_ports = {name: free_port() for name in self._more_ports}
             self._write_properties()
             self._format_once()
             self._launch()
@@ -217,14 +233,19 @@ class KafkaPeer:
         self.close()
 
     def _write_properties(self) -> None:
+        listeners = {"PLAINTEXT": self._port, **self._more_ports}
+        addresses = ",".join(f"{name}://127.0.0.1:{port}" for name, port in listeners.items())
         properties: dict[str, str | int] = {
             "process.roles": "broker,controller",
             "node.id": NODE_ID,
             "controller.quorum.voters": f"{NODE_ID}@127.0.0.1:{self._controller_port}",
-            "listeners": f"PLAINTEXT://127.0.0.1:{self._port},CONTROLLER://127.0.0.1:{self._controller_port}",
-            "advertised.listeners": f"PLAINTEXT://127.0.0.1:{self._port}",
+            "listeners": f"{addresses},CONTROLLER://127.0.0.1:{self._controller_port}",
+            "advertised.listeners": addresses,
+            "inter.broker.listener.name": "PLAINTEXT",
             "controller.listener.names": "CONTROLLER",
-            "listener.security.protocol.map": "CONTROLLER:PLAINTEXT,PLAINTEXT:PLAINTEXT",
+            "listener.security.protocol.map": ",".join(
+                ["CONTROLLER:PLAINTEXT", *(f"{name}:{name}" for name in listeners)]
+            ),
             "log.dirs": str(self.data_dir),
             "auto.create.topics.enable": "false",
             "group.initial.rebalance.delay.ms": 0,
@@ -250,7 +271,7 @@ class KafkaPeer:
     def _format_once(self) -> None:
         if not (self.data_dir / "meta.properties").exists():
             properties = str(self.folder / "server.properties")
-            run_tool("kafka.tools.StorageTool", "format", "-t", CLUSTER_ID, "-c", properties)
+            run_tool("kafka.tools.StorageTool", "format", "-t", CLUSTER_ID, "-c", properties, *self._format_options)
 
     def _launch(self) -> None:
         command = java_command("kafka.Kafka", str(self.folder / "server.properties"), log_level="warn")

@@ -8,27 +8,33 @@ Rule 2: after any failure the connection is closed, because nobody knows how muc
 were waiting may or may not have been carried out.
 Rule 3: memory grows with the bytes that came, never with the length that was announced.
 
-It does not retry, and knows no topics: see `client`. TLS and SASL come later: TLS wraps the socket in `_open`, and SASL
-has its exchange in `_greet`, after the versions are known and before anything else is sent.
+It does not retry, and knows no topics: see `client`. How it is secured is in `security`, `tls` and `sasl`: TLS wraps
+the socket, and SASL has its exchange after the versions are known and before anything else is sent.
 """
 
 import contextlib
+import math
 import select
 import socket
 from collections import deque
 from collections.abc import Sequence
 from functools import cache
 from types import TracebackType
-from typing import Any, NamedTuple, NoReturn, Self
+from typing import TYPE_CHECKING, Any, NamedTuple, NoReturn, Self, cast
 
 from barnabas.client.options import Address, ClientOptions
+from barnabas.client.sasl import SaslError, sasl_exchange
 from barnabas.clock import Clock, SystemClock
 from barnabas.wire.apis import API_VERSIONS_KEY, APIS, Api, request_encoder, response_decoder
 from barnabas.wire.errors import ErrorCode
 from barnabas.wire.frames import RESPONSE_HEADER, SIZE, RequestHeader, request_frame
 from barnabas.wire.messages.api_versions import ApiVersionsRequest
+from barnabas.wire.messages.sasl import SaslAuthenticateRequest, SaslHandshakeRequest
 from barnabas.wire.primitives import DecodeError, skip_tagged_fields
 from barnabas.wire.schema import VERSION_MAX, Versions
+
+if TYPE_CHECKING:
+    import ssl
 
 # An answer is read into memory of this size first, which then grows as it fills.
 CHUNK_BYTES = 1024 * 1024
@@ -51,6 +57,10 @@ class ConnectionFailedError(ClientError):
 
     def __reduce__(self) -> tuple[Any, ...]:
         return type(self), (self.address, self.reason)
+
+
+class AuthenticationError(ClientError):
+    """The broker does not let this client in; another attempt would not change that."""
 
 
 class UnsupportedVersionError(ClientError):
@@ -77,8 +87,12 @@ class Connection:
         self._next_correlation_id = 0
         self._supported: dict[int, Versions] = {}
         self._socket = self._open()
+        # After this moment the broker wants to be told anew who we are (KIP-368).
+        self._expires = math.inf
         try:
             self._greet()
+            if options.security.has_sasl:
+                self._authenticate()
         except BaseException:
             self.close()
             raise
@@ -88,11 +102,23 @@ class Connection:
         try:
             opened = socket.create_connection(self.address, timeout)
             opened.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+            return self._secured(opened)
         except TimeoutError:
             raise ConnectionFailedError(self.address, f"no connection within {timeout:g} s") from None
         except OSError as error:
             raise ConnectionFailedError(self.address, error.strerror or str(error)) from None
-        return opened
+
+    def _secured(self, opened: socket.socket) -> socket.socket:
+        """Return the socket itself, or TLS over it."""
+        security = self._options.security
+        if not security.has_tls:
+            return opened
+        from barnabas.client import tls  # It takes longer to import than most commands take to run.
+
+        try:
+            return tls.secure(opened, security, self.address.host)
+        except tls.TlsError as error:
+            raise ConnectionFailedError(self.address, str(error)) from None
 
     def _greet(self) -> None:
         """Learn which versions the broker has."""
@@ -106,6 +132,32 @@ class Connection:
             reason = f"the broker answers ApiVersions with error code {answer.error_code}"
             raise ConnectionFailedError(self.address, reason)
         self._supported = {row.api_key: Versions(row.min_version, row.max_version) for row in answer.api_keys}
+
+    def _authenticate(self) -> None:
+        """Prove who we are (SASL); raises AuthenticationError, which no other attempt can mend."""
+        security = self._options.security
+        answer = self.request(SaslHandshakeRequest(mechanism=security.mechanism), 1)
+        if answer.error_code == ErrorCode.UNSUPPORTED_SASL_MECHANISM:
+            has = ", ".join(answer.mechanisms)
+            raise AuthenticationError(f"{self.address}: the broker has not {security.mechanism}, but {has}")
+        if answer.error_code != ErrorCode.NONE:
+            raise AuthenticationError(f"{self.address}: this listener does not use SASL")
+        exchange = sasl_exchange(security.mechanism, security.username, security.password)
+        try:
+            question = next(exchange)
+            while True:
+                answer = self.request(SaslAuthenticateRequest(auth_bytes=question))
+                if answer.error_code != ErrorCode.NONE:
+                    said = answer.error_message or f"error code {answer.error_code}"
+                    raise AuthenticationError(f"{self.address}: user {security.username!r} was refused: {said}")
+                question = exchange.send(bytes(answer.auth_bytes))
+        except StopIteration:
+            pass
+        except SaslError as error:
+            raise AuthenticationError(f"{self.address}: {error}") from None
+        if getattr(answer, "session_lifetime_ms", 0) > 0:
+            # A new connection is opened some time before the broker would close this one.
+            self._expires = self._clock.monotonic_seconds() + 0.85 * answer.session_lifetime_ms / 1000
 
     def version_of(self, name: str, at_most: int = VERSION_MAX) -> int:
         """Return the newest version of an API that both sides know; raises UnsupportedVersionError."""
@@ -133,7 +185,14 @@ class Connection:
     @property
     def is_open(self) -> bool:
         """Whether requests can be sent, as far as is known."""
-        return self._socket.fileno() >= 0
+        if self._socket.fileno() < 0:
+            return False
+        return bool(self._waiting) or self._expires == math.inf or self._clock.monotonic_seconds() < self._expires
+
+    @property
+    def has_decrypted(self) -> bool:
+        """Whether bytes have come that TLS holds."""
+        return self._options.security.has_tls and cast("ssl.SSLSocket", self._socket).pending() > 0
 
     def fileno(self) -> int:
         """The socket's number, so that `select` can wait for several connections."""
@@ -247,6 +306,10 @@ class Connection:
 
 def readable(connections: Sequence[Connection], seconds: float) -> list[Connection]:
     """Wait until one of these has something to be received, and return those that have."""
+    # What TLS has decrypted already is not in the socket any more, and nothing would tell of it.
+    ready = [connection for connection in connections if connection.is_open and connection.has_decrypted]
+    if ready:
+        return ready
     poller = select.poll()
     by_number = {connection.fileno(): connection for connection in connections if connection.is_open}
     for number in by_number:

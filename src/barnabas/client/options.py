@@ -1,7 +1,9 @@
 """What a client may be told: plain values that can be pickled and sent to another machine, and addresses as text."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import NamedTuple
+
+from barnabas.client.security import Security
 
 PORT_DEFAULT = 9092
 _PORT_MAX = 65535
@@ -32,6 +34,7 @@ class ClientOptions:
     retry_backoff_max_ms: int = 1_000
     # The largest answer that is believed. A broker that announces more is not one.
     response_bytes_max: int = 256 * 1024 * 1024
+    security: Security = field(default_factory=Security)
 
 
 def parse_bootstrap_servers(text: str) -> list[Address]:

@@ -1,0 +1,28 @@
+"""SaslHandshake and SaslAuthenticate: how a client proves who it is, before anything else is answered."""
+
+from dataclasses import dataclass, field
+from typing import Annotated
+
+
+@dataclass(slots=True, kw_only=True)
+class SaslHandshakeRequest:
+    mechanism: Annotated[str, "string"] = ""
+
+
+@dataclass(slots=True, kw_only=True)
+class SaslHandshakeResponse:
+    error_code: Annotated[int, "int16"] = 0
+    mechanisms: Annotated[list[str], "[]string"] = field(default_factory=list)
+
+
+@dataclass(slots=True, kw_only=True)
+class SaslAuthenticateRequest:
+    auth_bytes: Annotated[bytes, "bytes"] = b""
+
+
+@dataclass(slots=True, kw_only=True)
+class SaslAuthenticateResponse:
+    error_code: Annotated[int, "int16"] = 0
+    error_message: Annotated[str | None, "string 0+ null 0+"] = None
+    auth_bytes: Annotated[bytes, "bytes"] = b""
+    session_lifetime_ms: Annotated[int, "int64 1+"] = 0
