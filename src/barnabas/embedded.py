@@ -12,11 +12,9 @@ Rule 2: temporary data is removed, data that was named is kept. `kill` and `star
 
 import asyncio
 import contextlib
-import ctypes
 import logging
 import os
 import shutil
-import signal
 import subprocess
 import sys
 import tempfile
@@ -42,8 +40,6 @@ STOP_SECONDS_MAX = 60.0
 READY = "barnabas ready on "
 EVERY_ADDRESS = ("", "0.0.0.0", "[::]")
 PYTHON_CHECKS = ("PYTHONDEVMODE", "PYTHONWARNINGS")
-_PR_SET_PDEATHSIG = 1
-
 
 DEFAULTS = {"group.initial.rebalance.delay.ms": "0"}
 """Where the settings differ from those of a broker that serves: a test's first consumer shall not wait for a second."""
@@ -189,7 +185,8 @@ class _ChildProcess:
         return self._process.pid
 
     def start(self, listen: str, data: Path, settings: Mapping[str, str]) -> str:
-        command = [sys.executable, "-m", "barnabas.cli.main", "serve", "--data", str(data), "--listen", listen]
+        command = [sys.executable, "-m", "barnabas.cli.main", "serve", "--parent", str(os.getpid())]
+        command += ["--data", str(data), "--listen", listen]
         for name, value in settings.items():
             command += ["--set", f"{name}={value}"]
         self._close_output()
@@ -250,7 +247,6 @@ def _spawn(command: list[str], output: IO[bytes]) -> "subprocess.Popen[bytes]":
                 stdin=subprocess.DEVNULL,
                 stdout=subprocess.PIPE,
                 stderr=output,
-                preexec_fn=_die_with_parent,
                 # Python's own checks of a test run are not to slow the broker down.
                 env={name: value for name, value in os.environ.items() if name not in PYTHON_CHECKS},
             )
@@ -262,11 +258,6 @@ def _spawn(command: list[str], output: IO[bytes]) -> "subprocess.Popen[bytes]":
 
     threading.Thread(target=run, name="barnabas-child", daemon=True).start()
     return started.result()
-
-
-def _die_with_parent() -> None:
-    """Let the child be stopped when the process that started it goes away without stopping it."""
-    ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGTERM)
 
 
 class _Thread:

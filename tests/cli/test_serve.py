@@ -20,7 +20,6 @@ from barnabas.cli.main import main
 from barnabas.client.connection import Connection
 from barnabas.client.options import ClientOptions, parse_bootstrap_servers
 from barnabas.config import ConfigError
-from barnabas.embedded import _die_with_parent
 from barnabas.wire.messages.metadata import MetadataRequest
 from tests.broker.asking import create_topic, produce
 from tests.server.raw import frame_of, receive_answer, wait_until
@@ -80,13 +79,12 @@ class Serving:
 def serving(*words: str, cwd: Path | None = None) -> Iterator[Serving]:
     environment = {name: value for name, value in os.environ.items() if not name.startswith("PYTHON")}
     with subprocess.Popen(
-        command(*words),
+        command(*words, "--parent", str(os.getpid())),
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         text=True,
         cwd=cwd,
         env=environment,
-        preexec_fn=_die_with_parent,
     ) as process:
         try:
             yield Serving(process)

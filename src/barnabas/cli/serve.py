@@ -27,6 +27,7 @@ examples:
 Every setting has Kafka's name. Settings of topics can be given by either name: log.retention.ms or retention.ms.
 """
 DEFAULT_DATA = "barnabas-data"
+_PR_SET_PDEATHSIG = 1
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
@@ -42,6 +43,8 @@ def configure(parser: argparse.ArgumentParser) -> None:
         "--set", metavar="NAME=VALUE", action="append", default=[], help="a setting; stronger than the file"
     )
     parser.add_argument("--log-level", default="info", choices=["debug", "info", "warning", "error"])
+    # For whoever starts a broker of their own (`barnabas.Broker`): it is not to outlive them.
+    parser.add_argument("--parent", type=int, metavar="PID", help=argparse.SUPPRESS)
 
 
 def run(arguments: argparse.Namespace) -> int:
@@ -51,6 +54,8 @@ def run(arguments: argparse.Namespace) -> int:
             "barnabas serve: python -O leaves out the checks that protect the data; start it without", file=sys.stderr
         )
         return 2
+    if arguments.parent is not None and not _stop_with(arguments.parent):
+        return 1
     logging.basicConfig(
         level=arguments.log_level.upper(), format="%(asctime)s %(levelname)s %(name)s: %(message)s", stream=sys.stderr
     )
@@ -59,6 +64,18 @@ def run(arguments: argparse.Namespace) -> int:
     except (ConfigError, OSError) as error:
         return _fail(str(error))
     return _serve(settings)
+
+
+def _stop_with(parent: int) -> bool:
+    """Have this process stopped when its parent goes away without doing so; False when it is gone already.
+
+    The child asks for that itself: a parent that did between fork and exec would run Python code in a copy of itself,
+    where the threads and locks of others (those of Spark's gateway, say) are cut off in the middle.
+    """
+    import ctypes
+
+    ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGTERM)
+    return os.getppid() == parent
 
 
 def given_settings(arguments: argparse.Namespace) -> dict[str, str]:
