@@ -1,6 +1,6 @@
 # Every target sets up what it needs: on a fresh machine it installs, the second time it starts at once.
 #
-#   make demo              see it work
+#   make demo              see it work (ARGS="--events 100000" passes arguments)
 #   make test              all checks and all tests, as CI runs them (ARGS="-k segment" passes arguments to pytest)
 #   make check             format, lint, types, layers
 #   make bench             measure (SECTION=log runs one section)
@@ -13,7 +13,10 @@ BIN    := $(VENV)/bin
 PIP    := $(BIN)/python -m pip --quiet --disable-pip-version-check
 SETUP  := $(VENV)/.setup-complete
 KERNEL := $(VENV)/.kernel-complete
-KERNEL_SOURCES := src/barnabas/records/kernel.py src/barnabas/records/produce_frame.py
+KERNEL_SOURCES := $(addprefix src/barnabas/records/,columns.py kernel.py produce_frame.py)
+
+# How many processes share the tests. Brokers, Kafka and Spark run beside them, so that more gain nothing on two cores.
+WORKERS ?= 2
 
 .PHONY: setup demo test check bench soak clean
 .DEFAULT_GOAL := test
@@ -33,19 +36,19 @@ $(SETUP): pyproject.toml setup.py constraints.txt tools/system-packages
 $(KERNEL): $(SETUP) $(KERNEL_SOURCES)
 	@rm -f src/barnabas/records/*.so
 	@$(BIN)/python setup.py --quiet build_ext --inplace
-	@test "$$CI" != true || ls src/barnabas/records/kernel*.so src/barnabas/records/produce_frame*.so >/dev/null || { echo "barnabas: CI=true, and the kernel is not compiled" >&2; exit 1; }
+	@test "$$CI" != true || ls $(KERNEL_SOURCES:.py=.*.so) >/dev/null || { echo "barnabas: CI=true, and the kernel is not compiled" >&2; exit 1; }
 	@touch $@
 
 demo: setup
-	@$(BIN)/python demo/demo.py
+	@$(BIN)/python -m demo $(ARGS)
 
 test: check
-	@$(BIN)/python -X dev -m pytest $(ARGS)
+	@$(BIN)/python -X dev -m pytest --dist loadgroup $(patsubst %,--tx '%*popen//python=$(abspath $(BIN)/python) -X dev',$(WORKERS)) $(ARGS)
 
 check: setup
 	@$(BIN)/ruff format --check --quiet . || { echo "barnabas: '$(BIN)/ruff format .' puts the format right" >&2; exit 1; }
 	@$(BIN)/ruff check --quiet .
-	@$(BIN)/mypy src tests bench checker $(wildcard demo/*.py)
+	@$(BIN)/mypy src tests bench checker demo
 	@$(BIN)/lint-imports --no-cache --no-logo
 
 bench: setup

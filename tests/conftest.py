@@ -7,6 +7,7 @@ HYPOTHESIS_PROFILE=deep looks longer and at random; the profile `ci` is the defa
 """
 
 import os
+from pathlib import Path
 
 import pytest
 from hypothesis import HealthCheck, settings
@@ -33,6 +34,24 @@ settings.register_profile(
     suppress_health_check=[HealthCheck.too_slow],
 )
 settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "ci"))
+
+
+# Folders whose tests share something that takes long to start, so that one process runs them all; the longest first.
+TOGETHER = ("spark", "compat")
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Says which tests stay together when several processes share the work: those of a file, or of such a folder.
+
+    The long ones come first, so that at the end no process waits for the other.
+    """
+    folder = Path(__file__).parent
+    for item in items:
+        path = item.path.relative_to(folder)
+        # A test that starts everything it needs itself may say so, and run apart from its folder.
+        if item.get_closest_marker("xdist_group") is None:
+            item.add_marker(pytest.mark.xdist_group(path.parts[0] if path.parts[0] in TOGETHER else str(path)))
+    items.sort(key=lambda item: item.path.relative_to(folder).parts[0] not in TOGETHER)
 
 
 def _complaint_of_ci(session: pytest.Session) -> str | None:

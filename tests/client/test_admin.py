@@ -26,6 +26,7 @@ from barnabas.wire.errors import ApiError, ErrorCode
 from barnabas.wire.messages.topics import CreatableTopicResult, CreateTopicsResponse
 from tests.client.brokers import topic_name
 from tests.client.fake_broker import FakeBroker, after
+from tests.kafka_peer.populate import wait_until
 
 
 def overridden(client: Client, name: str) -> dict[str, str | None]:
@@ -89,7 +90,10 @@ def test_settings_are_changed_one_by_one(client: Client, make_topic: Callable[..
         ConfigChange(name="max.message.bytes", value="2000"),
     ]
     assert alter_configs(client, {name: changes}) == {}
-    assert overridden(client, name) == {"segment.ms": "5000", "max.message.bytes": "2000"}
+    # A broker of Kafka hears of a change a moment after its controller has answered.
+    wait_until(
+        lambda: overridden(client, name) == {"segment.ms": "5000", "max.message.bytes": "2000"}, "settings to change"
+    )
     failures = alter_configs(client, {name: [ConfigChange(name="retention.ms", value="soon")]})
     assert failures[name].code is ErrorCode.INVALID_CONFIG
     assert "retention.ms" in str(failures[name])

@@ -138,7 +138,12 @@ def test_requests_of_every_api_mutated_or_not_surprise_no_handler(
 ) -> None:
     caplog.set_level(logging.INFO)
     run_all(in_process, SEED)
-    surprises = [record for record in caplog.records if record.exc_info or record.name == "asyncio"]
+    # That a turn of the loop took long ("Executing ...") says something of the machine, and nothing of a handler.
+    surprises = [
+        record
+        for record in caplog.records
+        if record.exc_info or (record.name == "asyncio" and not record.getMessage().startswith("Executing "))
+    ]
     assert [(record.getMessage(), record.exc_info) for record in surprises] == []
     assert is_served(in_process)
     assert on_loop(in_process, lambda: in_process.server.channel.unanswered) == 0
