@@ -10,12 +10,11 @@ import pytest
 
 from barnabas.records import cython_shim, kernel
 
-KERNEL_SOURCE = Path(cython_shim.__file__).with_name("kernel.py")
 
-
-def load_fallback() -> ModuleType:
-    """The kernel from its source, under another name, and with the import of Cython made to fail."""
-    spec = importlib.util.spec_from_file_location("barnabas_kernel_fallback", KERNEL_SOURCE)
+def load_fallback(name: str = "kernel") -> ModuleType:
+    """A compiled module from its source, under another name, and with the import of Cython made to fail."""
+    source = Path(cython_shim.__file__).with_name(f"{name}.py")
+    spec = importlib.util.spec_from_file_location(f"barnabas_{name}_fallback", source)
     assert spec is not None
     assert spec.loader is not None
     module = importlib.util.module_from_spec(spec)

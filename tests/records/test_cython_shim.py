@@ -11,6 +11,8 @@ def test_decorators_change_nothing() -> None:
 
     assert cython_shim.cfunc(function) is function
     assert cython_shim.inline(function) is function
+    assert cython_shim.cclass(ModuleType) is ModuleType
+    assert cython_shim.final(ModuleType) is ModuleType
     assert cython_shim.nogil(function) is function
     assert cython_shim.exceptval(check=False)(function) is function
 

@@ -40,6 +40,14 @@ def cfunc(function: F) -> F:
     return function
 
 
+def cclass(kind: type[T]) -> type[T]:
+    return kind
+
+
+def final(kind: type[T]) -> type[T]:
+    return kind
+
+
 def inline(function: F) -> F:
     return function
 

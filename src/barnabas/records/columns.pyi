@@ -1,0 +1,46 @@
+from typing import TypeAlias
+
+_Buffer: TypeAlias = bytes | bytearray | memoryview
+
+COMPILED: bool
+
+class RecordColumns:
+    def __init__(self) -> None: ...
+    def clear(self) -> None: ...
+    def filled(self) -> tuple[int, int, int, int, int]: ...
+    def fill(
+        self,
+        records: _Buffer,
+        count: int,
+        times: tuple[int, int | None],
+        offsets: tuple[int, int, int],
+        buffers: tuple[memoryview, ...],
+    ) -> None: ...
+
+class HeaderColumns:
+    def __init__(self) -> None: ...
+    def clear(self) -> None: ...
+    def filled(self) -> tuple[int, int, int, int, int, int]: ...
+    def fill(
+        self, records: _Buffer, count: int, offsets: tuple[int, int, int], buffers: tuple[memoryview, ...]
+    ) -> None: ...
+
+class BytesColumn:
+    def __init__(self, offsets: memoryview, data: _Buffer, validity: _Buffer | None) -> None: ...
+
+class RowColumns:
+    def __init__(
+        self,
+        keys: BytesColumn,
+        values: BytesColumn,
+        times: tuple[memoryview, _Buffer | None] | None,
+        headers: tuple[memoryview, _Buffer | None, BytesColumn, BytesColumn] | None,
+        default_time: int,
+    ) -> None: ...
+    def measure(self, rows: memoryview, first: int, size_max: int) -> tuple[int, int]: ...
+    def write(
+        self, rows: memoryview, first: int, last: int, target: bytearray | memoryview, position: int
+    ) -> tuple[int, int]: ...
+
+def partition_keys(keys: BytesColumn, partition_count: int, partitions: memoryview) -> None: ...
+def sort_rows(partitions: memoryview, starts: memoryview, rows: memoryview) -> None: ...
