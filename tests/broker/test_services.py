@@ -29,6 +29,7 @@ def services(given: dict[str, str], **listening: Endpoint) -> Services:
             "clock",
             "groups",
             "transactions",
+            "bulk_loads",
         )
     )
     return Services(node_id=0, config=cast(Any, Config(given)), listening=listening, **parts)

@@ -11,19 +11,21 @@ import kafka.protocol.admin
 import kafka.protocol.consumer
 import kafka.protocol.metadata
 import kafka.protocol.producer
+import kafka.protocol.sasl
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from kio.index import KioIndexError, load_request_schema, load_response_schema
 from kio.serial import entity_reader, entity_writer
 
-from barnabas.wire.apis import APIS, Api
+from barnabas.wire.apis import APIS, PRIVATE_KEYS, Api
 from barnabas.wire.codec import decoder_for, encoder_for
 from tests.wire.strategies import Limits, messages
 
 KIO = [
     pytest.param(api, version, side, id=f"{api.name}{side}-{version}")
     for api in APIS.values()
+    if api.key not in PRIVATE_KEYS
     for version in range(api.versions.low, api.versions.high + 1)
     for side in ("Request", "Response")
 ]
@@ -79,6 +81,7 @@ KIO_LIMITS = Limits(
     log_append_time_ms=WHOLE_SECONDS,
     transaction_start_time_ms=WHOLE_SECONDS,
     retention_time_ms=st.integers(-1, 2**40),
+    session_lifetime_ms=st.integers(0, 2**40),
 )
 
 
@@ -110,7 +113,14 @@ KIO_LACKS = {("Produce", 0), ("Produce", 1), ("Produce", 2)}
 
 
 def kafka_python_class(api: Api, side: str) -> Any:
-    for module in (kafka.protocol.admin, kafka.protocol.consumer, kafka.protocol.metadata, kafka.protocol.producer):
+    kafka_python = kafka.protocol
+    for module in (
+        kafka_python.admin,
+        kafka_python.consumer,
+        kafka_python.metadata,
+        kafka_python.producer,
+        kafka_python.sasl,
+    ):
         found = getattr(module, api.name + side, None)
         if found is not None:
             return found

@@ -8,7 +8,7 @@ tells clients of exactly the APIs that are listed here.
 from importlib import import_module
 
 from barnabas.broker.request_channel import Handler, Route
-from barnabas.wire.apis import APIS
+from barnabas.wire.apis import ADOPT_SEGMENTS_KEY, APIS
 
 PRODUCE_KEY = 0
 FETCH_KEY = 1
@@ -29,6 +29,7 @@ HANDLERS: dict[int, str] = {
     SYNC_GROUP_KEY: "groups.handle_sync_group",
     15: "group_admin.handle_describe_groups",
     16: "group_admin.handle_list_groups",
+    17: "sasl.handle_sasl_handshake",
     18: "api_versions.handle_api_versions",
     19: "topics.handle_create_topics",
     20: "topics.handle_delete_topics",
@@ -47,6 +48,7 @@ HANDLERS: dict[int, str] = {
     33: "configs.handle_alter_configs",
     34: "log_dirs.handle_alter_replica_log_dirs",
     35: "log_dirs.handle_describe_log_dirs",
+    36: "sasl.handle_sasl_authenticate",
     37: "topics.handle_create_partitions",
     42: "group_admin.handle_delete_groups",
     44: "configs.handle_incremental_alter_configs",
@@ -59,6 +61,7 @@ HANDLERS: dict[int, str] = {
     69: "group_admin.handle_consumer_group_describe",
     74: "configs.handle_list_config_resources",
     75: "metadata.handle_describe_topic_partitions",
+    ADOPT_SEGMENTS_KEY: "adopt_segments.handle_adopt_segments",
 }
 
 PIPELINED = frozenset({PRODUCE_KEY})

@@ -5,6 +5,7 @@ It is put together at the start (server/broker_server.py) and handed to every ha
 
 from dataclasses import dataclass, field
 
+from barnabas.broker.bulk_loads import BulkLoads
 from barnabas.broker.dynamic_config import DynamicConfig
 from barnabas.broker.fetch_sessions import FetchSessionCache
 from barnabas.broker.groups import Groups
@@ -38,6 +39,7 @@ class Services:
     topic_changes: TopicChanges
     groups: Groups
     transactions: Transactions
+    bulk_loads: BulkLoads
     listening: dict[str, Endpoint] = field(default_factory=dict)
     """Where each listener listens, with the port that it got; known once the sockets are open."""
 

@@ -18,6 +18,7 @@ from enum import Enum
 from typing import Any
 
 from barnabas.broker.apis.produce import ProduceShortcut
+from barnabas.broker.bulk_loads import BulkLoads
 from barnabas.broker.coordinator_shards import CoordinatorShards
 from barnabas.broker.dispatch import PRODUCE_KEY, routes
 from barnabas.broker.dynamic_config import DynamicConfig
@@ -252,6 +253,7 @@ class BrokerServer:
             topic_changes=self._topic_changes,
             groups=self._groups,
             transactions=self._transactions,
+            bulk_loads=BulkLoads(self._files, self._log_manager.load_journal, self._replica_manager, self._pool),
         )
         queued_max = self._settings.broker.queued_max_requests
         self.channel = RequestChannel(self.services, routes(), self._clock, queued_max)

@@ -16,7 +16,7 @@ Rule 3: what was flushed survives a crash of the machine, what was appended surv
 
 import logging
 import zlib
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import NamedTuple
 
@@ -418,6 +418,22 @@ class Log:
             new.segment.delete()
             raise
         return new
+
+    def adopt(self, sealed: Sequence[tuple[int, int, int, int]], end_offset: int, leader_epoch: int) -> None:
+        """Take in sealed segments after a roll: base offset and sizes of each, whose files have their names already."""
+        self._active.segment.unpin()  # It is empty, and the first of them has its name now.
+        for base_offset, *sizes in sealed:
+            segment = LogSegment(self._segment_options, base_offset, self._options.clock.now_ms())
+            segment.open(*sizes)
+            self.segments.add(segment)
+        if leader_epoch > self.leader_epochs.latest:
+            self.leader_epochs.assign(leader_epoch, sealed[0][0])
+        write_snapshot(self._options.files, self.directory, end_offset, self.producers, durable=False)
+        self._activate(self._create_segment(end_offset))
+        self.segments.add(self._active.segment)
+        self.log_end = self._end_metadata(end_offset)
+        if self._options.on_roll is not None:
+            self._options.on_roll(self)
 
     def _remove_leftovers(self, base_offset: int) -> None:
         for suffix in (LOG_SUFFIX, INDEX_SUFFIX, TIME_INDEX_SUFFIX, TRANSACTION_INDEX_SUFFIX):

@@ -30,6 +30,7 @@ from barnabas.storage.checkpoint import (
     write_partition_metadata,
 )
 from barnabas.storage.files import Files
+from barnabas.storage.load_journal import LoadJournal, LoadJournalError
 from barnabas.storage.loader import LastKnown, load_log
 from barnabas.storage.log import Log, LogOptions
 from barnabas.storage.log_directory import (
@@ -126,6 +127,7 @@ class LogManager:
         self._files = options.files
         self._open_segments = OpenSegments()
         self.directories = [LogDirectory(options.files, path) for path in _distinct(options.config.log_dirs)]
+        self.load_journal = LoadJournal(options.files, self.directories[0].path)
         self.current_logs: dict[TopicPartition, ManagedLog] = {}
         self.future_logs: dict[TopicPartition, ManagedLog] = {}
         # Both of them by topic, so that a change of one topic does not cost a walk over all.
@@ -160,6 +162,7 @@ class LogManager:
         self.take_directories()
         loading: list[_Loading] = []
         try:
+            self._begin(self.directories[0], self._finish_loads)
             for directory in self._live_directories():
                 self._begin(directory, self._begin_loading, directory, loading)
             for one in loading:
@@ -178,6 +181,15 @@ class LogManager:
         except OSError as error:
             self._note_offline(directory)
             self.fail_directory(directory, error)
+
+    def _finish_loads(self) -> None:
+        """Place what a crash left of bulk loads, before anybody looks at the logs."""
+        try:
+            self.load_journal.read()
+        except LoadJournalError as error:
+            raise LogDirectoryError(str(error)) from None
+        live = [directory.path for directory in self._live_directories()]
+        self.load_journal.finish(live, offline=len(self.directories) - len(live))
 
     def _note_offline(self, directory: LogDirectory) -> None:
         """Note whose logs are in a folder that is not loaded, as far as it can be listed."""

@@ -9,7 +9,7 @@ Rule 2: nothing is written, not even where that would mend something.
 
 import contextlib
 import os
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from itertools import pairwise
 from struct import Struct
 from typing import NamedTuple
@@ -325,6 +325,17 @@ def verify_partition(
 
     `is_clean` says that a clean shutdown is claimed: then the files that a start would make again must be there.
     """
+    seen = []
+    for base_offset in segment_base_offsets(files, directory):
+        seen.append(SegmentVerifier(files, directory, base_offset, report).verify(is_clean, advance))
+        yield seen[-1]
+    verify_folder(files, directory, seen, report, is_clean=is_clean)
+
+
+def verify_folder(
+    files: Files, directory: str, seen: Sequence[Verified], report: Report, *, is_clean: bool = True
+) -> None:
+    """Check what the segments of a partition, each of which was checked, say together, and the small files beside."""
     found = sorted(_segment_files(files, directory))
     bases = [base_offset for base_offset, suffix in found if suffix == LOG_SUFFIX]
     if not bases:
@@ -332,16 +343,12 @@ def verify_partition(
     for base_offset, suffix in found:
         if base_offset not in bases:
             report(Fault(segment_file(directory, base_offset, suffix), 0, "the index has no log file"))
-    next_offset = 0
-    leader_epoch = NO_LEADER_EPOCH
-    for base_offset in bases:
-        if base_offset < next_offset:
-            reason = f"the segment starts at offset {base_offset}, but the one before it ends at {next_offset}"
-            report(Fault(segment_file(directory, base_offset, LOG_SUFFIX), 0, reason))
-        seen = SegmentVerifier(files, directory, base_offset, report).verify(is_clean, advance)
-        next_offset = seen.next_offset
-        leader_epoch = max(leader_epoch, seen.leader_epoch)
-        yield seen
+    for before, after in pairwise(seen):
+        base_offset = int(os.path.basename(after.path).removesuffix(LOG_SUFFIX))
+        if base_offset < before.next_offset:
+            reason = f"the segment starts at offset {base_offset}, but the one before it ends at {before.next_offset}"
+            report(Fault(after.path, 0, reason))
+    leader_epoch = max((one.leader_epoch for one in seen), default=NO_LEADER_EPOCH)
     _verify_small_files(files, directory, report, leader_epoch if is_clean else NO_LEADER_EPOCH)
 
 

@@ -4,6 +4,8 @@ A flexible version has compact lengths and tagged fields, in its header too. A m
 first of its APIs is used, because making a hundred dataclasses takes longer than starting a broker should.
 
 Rule 1: versions are those of Kafka 4.3, and the older ones that clients in use still send.
+Rule 2: an API of our own has a key that Kafka will not come to. Clients pass over keys in ApiVersions that they do not
+know, and ours finds out there whether it speaks to one of us.
 """
 
 from functools import cache
@@ -47,6 +49,9 @@ def _message(module: str, name: str) -> type:
 
 
 API_VERSIONS_KEY = 18
+ADOPT_SEGMENTS_KEY = 16_962
+PRIVATE_KEYS = frozenset({ADOPT_SEGMENTS_KEY})
+"""What only Barnabas speaks."""
 
 APIS = {
     api.key: api
@@ -64,6 +69,7 @@ APIS = {
         Api(14, "SyncGroup", "groups", Versions(0, 5), 4),
         Api(15, "DescribeGroups", "group_admin", Versions(0, 6), 5),
         Api(16, "ListGroups", "group_admin", Versions(0, 5), 3),
+        Api(17, "SaslHandshake", "sasl", Versions(0, 1), NEVER_FLEXIBLE),
         Api(API_VERSIONS_KEY, "ApiVersions", "api_versions", Versions(0, 4), 3),
         Api(19, "CreateTopics", "topics", Versions(2, 7), 5),
         Api(20, "DeleteTopics", "topics", Versions(1, 6), 4),
@@ -82,6 +88,7 @@ APIS = {
         Api(33, "AlterConfigs", "configs", Versions(0, 2), 2),
         Api(34, "AlterReplicaLogDirs", "log_dirs", Versions(1, 2), 2),
         Api(35, "DescribeLogDirs", "log_dirs", Versions(1, 5), 2),
+        Api(36, "SaslAuthenticate", "sasl", Versions(0, 2), 2),
         Api(37, "CreatePartitions", "topics", Versions(0, 3), 2),
         Api(42, "DeleteGroups", "group_admin", Versions(0, 2), 2),
         Api(44, "IncrementalAlterConfigs", "configs", Versions(0, 1), 1),
@@ -94,6 +101,7 @@ APIS = {
         Api(69, "ConsumerGroupDescribe", "group_admin", Versions(0, 1), 0),
         Api(74, "ListConfigResources", "configs", Versions(0, 1), 0),
         Api(75, "DescribeTopicPartitions", "metadata", Versions(0, 0), 0),
+        Api(ADOPT_SEGMENTS_KEY, "AdoptSegments", "adopt_segments", Versions(0, 0), 0),
     )
 }
 
