@@ -11,6 +11,8 @@ Rule 2: when a batch comes back, those of its partition that were sent after it 
 in order, under the sequences they have. What the broker has already, it acknowledges without appending it twice.
 Rule 3: an error that no attempt can mend ends its partition: what was submitted after it fails too, because it would
 be out of order. `flush` raises it, and the next batches start as a new producer.
+Rule 4: in a transaction the sender is the producer that began it, and stays that one; its partitions have been added to
+the transaction before they are sent to (see `transactional`).
 """
 
 from collections import deque
@@ -24,7 +26,14 @@ from barnabas.client.client import Client
 from barnabas.client.connection import ClientError, Connection, ConnectionFailedError, readable
 from barnabas.client.metadata import UnknownTopicError
 from barnabas.model import TopicPartition
-from barnabas.records.batch import PRODUCER_ID_POSITION, SEQUENCE_MODULUS, read_header, restamp_crc
+from barnabas.records.batch import (
+    ATTRIBUTES_POSITION,
+    PRODUCER_ID_POSITION,
+    SEQUENCE_MODULUS,
+    TRANSACTIONAL,
+    read_header,
+    restamp_crc,
+)
 from barnabas.wire.errors import ApiError, ErrorCode
 from barnabas.wire.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
 from barnabas.wire.messages.producers import InitProducerIdRequest
@@ -36,6 +45,9 @@ ACKS_NONE = 0
 
 # The last version that names topics; later ones have their ids.
 _VERSION_WITH_NAMES_MAX = 12
+# The last version whose transactions have partitions added by a request of their own; later ones add them silently, and
+# are for producers that take a new epoch with every transaction (KIP-890).
+_VERSION_WITH_ADDED_PARTITIONS_MAX = 11
 
 # Producer id, epoch and base sequence follow each other in the header of a batch.
 _PRODUCER = Struct(">qhi")
@@ -59,6 +71,15 @@ class SendOptions:
     def is_idempotent(self) -> bool:
         """Whether the broker is to tell a batch that is sent twice."""
         return self.enable_idempotence and self.acks == ACKS_ALL
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TransactionHandle:
+    """All that a process needs to write into a transaction or to end it, whoever began it."""
+
+    transactional_id: str
+    producer_id: int
+    producer_epoch: int
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -128,10 +149,14 @@ class Sender:
         client: Client,
         options: SendOptions | None = None,
         on_delivery: Callable[[Delivered], None] | None = None,
+        transaction: TransactionHandle | None = None,
     ) -> None:
         self._client = client
         self._options = SendOptions() if options is None else options
+        if transaction is not None and not self._options.is_idempotent:
+            raise ValueError("a transaction needs acks=all and enable.idempotence=true")
         self._on_delivery = on_delivery
+        self._transaction = transaction
         self._lanes: dict[TopicPartition, _Lane] = {}
         self._connections: dict[int, Connection] = {}
         self._requests: dict[int, deque[_Request]] = {}
@@ -151,6 +176,8 @@ class Sender:
             return
         if self._options.is_idempotent:
             _PRODUCER.pack_into(batch, PRODUCER_ID_POSITION, *self._producer_id(), lane.next_sequence)
+            if self._transaction is not None:
+                batch[ATTRIBUTES_POSITION + 1] |= TRANSACTIONAL
             restamp_crc(batch, 0, len(batch))
             lane.next_sequence = (lane.next_sequence + header.last_offset_delta + 1) % SEQUENCE_MODULUS
         deadline = self._client.clock.monotonic_seconds() + self._options.delivery_timeout_ms / 1000
@@ -161,7 +188,10 @@ class Sender:
             self._step(is_patient=True)
 
     def flush(self) -> None:
-        """Wait until every batch is acknowledged; raises ProduceError when one is not."""
+        """Wait until every batch is acknowledged; raises ProduceError when one is not.
+
+        After that, a transaction can only be aborted: part of it is missing.
+        """
         while any(lane.is_busy for lane in self._lanes.values()):
             self._step(is_patient=True)
         failures = {lane.partition: lane.failure for lane in self._lanes.values() if lane.failure is not None}
@@ -183,6 +213,8 @@ class Sender:
         self._requests.clear()
 
     def _producer_id(self) -> tuple[int, int]:
+        if self._transaction is not None:
+            return self._transaction.producer_id, self._transaction.producer_epoch
         if self._producer is None:
             question = InitProducerIdRequest(
                 transactional_id=None, transaction_timeout_ms=self._client.options.default_api_timeout_ms
@@ -278,10 +310,18 @@ class Sender:
                 partition.topic, TopicProduceData(name=partition.topic, topic_id=known.topic_id.bytes)
             )
             topic.partition_data.append(PartitionProduceData(index=partition.partition, records=batch.data))
-        version = connection.version_of("Produce", VERSION_MAX if has_ids else _VERSION_WITH_NAMES_MAX)
+        version_max = VERSION_MAX if has_ids else _VERSION_WITH_NAMES_MAX
+        transactional_id = None
+        if self._transaction is not None:
+            version_max = _VERSION_WITH_ADDED_PARTITIONS_MAX
+            transactional_id = self._transaction.transactional_id
+        version = connection.version_of("Produce", version_max)
         acks = self._options.acks
         question = ProduceRequest(
-            acks=acks, timeout_ms=self._client.options.request_timeout_ms, topic_data=list(topics.values())
+            transactional_id=transactional_id,
+            acks=acks,
+            timeout_ms=self._client.options.request_timeout_ms,
+            topic_data=list(topics.values()),
         )
         connection.send(question, version, is_answered=acks != ACKS_NONE)
         for partition, batch in batches.items():
