@@ -1,0 +1,127 @@
+"""A Spark session for the command line: local unless told otherwise, quiet, and with Python workers of this Python.
+
+Rule 1: what is missing (pyspark, Java) is one sentence that says how to get it.
+Rule 2: under spark-submit the session is the one that was submitted, with its master and its configuration.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+import subprocess
+import sys
+import tempfile
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+from typing import IO, TYPE_CHECKING
+
+from barnabas.spark.errors import PipelineError
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+LOCAL_MASTER = "local[*]"
+JAVA_VERSIONS = "17 or 21"
+_JAVA_VERSION_MIN = 17
+_QUIET = Path(__file__).with_name("log4j2.properties")
+
+_LOCAL = {
+    # Nothing outside this machine is to reach a session that nobody else uses.
+    "spark.driver.host": "127.0.0.1",
+    "spark.driver.bindAddress": "127.0.0.1",
+    "spark.ui.enabled": "false",
+}
+_ALWAYS = {
+    "spark.ui.showConsoleProgress": "false",
+    # Times are shown as they are stored, whatever the machine's own time zone is.
+    "spark.sql.session.timeZone": "UTC",
+}
+
+
+def start_session(
+    job: str, *, master: str | None = None, conf: Mapping[str, str] | None = None, is_quiet: bool = True
+) -> SparkSession:
+    """Return a session; raises PipelineError when Spark can not be started.
+
+    Args:
+        job: What the session is for; Spark's pages show it.
+        master: Where it runs; `local[*]` where None, unless spark-submit has said it.
+        conf: Spark's settings, over ours.
+        is_quiet: Keep Spark's own log to errors.
+    """
+    try:
+        from pyspark.sql import SparkSession
+    except ImportError:
+        raise PipelineError("the pipeline needs Spark, which is not installed: pip install 'barnabas[spark]'") from None
+    is_submitted = "PYSPARK_GATEWAY_PORT" in os.environ
+    if not is_submitted:
+        check_java()
+        # The JVM starts Python workers, and would take the first `python3` of the path.
+        os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
+        os.environ.setdefault("PYSPARK_DRIVER_PYTHON", sys.executable)
+    settings = dict(_ALWAYS)
+    builder = SparkSession.builder.appName(f"barnabas {job}")
+    if not is_submitted:
+        chosen = (conf or {}).get("spark.master", LOCAL_MASTER) if master is None else master
+        builder = builder.master(chosen)
+        settings |= _LOCAL if chosen.startswith("local") else {}
+        if is_quiet:
+            settings["spark.driver.extraJavaOptions"] = f"-Dlog4j2.configurationFile={_QUIET.as_uri()}"
+    for name, value in (settings | dict(conf or {})).items():
+        builder = builder.config(name, value)
+    with _stderr_aside(is_quiet and not is_submitted) as said:
+        try:
+            session = builder.getOrCreate()
+        except Exception as error:  # Whatever Spark fails with here, it means that there is no session.
+            reason = f"{_first_line(error)} {said()}".strip()
+            raise PipelineError(f"Spark does not start: {reason}") from error
+    if is_quiet:
+        session.sparkContext.setLogLevel("OFF")
+    return session
+
+
+def check_java() -> None:
+    """Raise PipelineError unless there is a Java that Spark runs on."""
+    home = os.environ.get("JAVA_HOME")
+    java = shutil.which("java", path=os.path.join(home, "bin") if home else None)
+    remedy = f"Spark needs Java {JAVA_VERSIONS} (Debian: apt-get install openjdk-17-jre-headless)"
+    if java is None:
+        where = f"JAVA_HOME is {home}, and there is none" if home else "there is none on the path"
+        raise PipelineError(f"{remedy}, but {where}")
+    said = subprocess.run([java, "-version"], capture_output=True, text=True, check=False).stderr
+    version = re.search(r'version "(\d+)', said)
+    if version is None or int(version[1]) < _JAVA_VERSION_MIN:
+        shown = said.splitlines()[0] if said else "says nothing"
+        raise PipelineError(f"{remedy}, but {java} is: {shown}")
+
+
+@contextmanager
+def _stderr_aside(is_aside: bool) -> Iterator[Callable[[], str]]:
+    """Keep what is written to stderr inside; yields what returns its last line.
+
+    Java itself warns there when it starts, by no logger. It keeps this stderr as long as it runs, and so do workers.
+    """
+    if not is_aside:
+        yield lambda: ""
+        return
+    with tempfile.TemporaryFile() as file:
+        sys.stderr.flush()
+        kept = os.dup(2)
+        os.dup2(file.fileno(), 2)
+        try:
+            yield lambda: _last_line(file)
+        finally:
+            os.dup2(kept, 2)
+            os.close(kept)
+
+
+def _last_line(file: IO[bytes]) -> str:
+    file.seek(0)
+    lines = file.read().decode(errors="replace").split("\n")
+    return next((line.strip() for line in reversed(lines) if line.strip()), "")
+
+
+def _first_line(error: Exception) -> str:
+    return next(iter(str(error).splitlines()), type(error).__name__)
