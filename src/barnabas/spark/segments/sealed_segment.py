@@ -1,0 +1,91 @@
+"""Writes a sealed segment: batches one after the other with offsets from 0 on, and both indexes beside them.
+
+What is written is what a broker's own segment would be, but for the base offset and the leader epoch in the headers of
+the batches: those the broker stamps when it adopts the segment. Indexes count from the base offset anyhow.
+
+Rule 1: when `close` returns, the three files are on the disk.
+"""
+
+import os
+
+from barnabas.model import NO_TIMESTAMP
+from barnabas.records.batch import PREFIX, read_header
+from barnabas.storage.index import OFFSET_ENTRY, TIME_ENTRY
+from barnabas.storage.segment import (
+    INDEX_INTERVAL_BYTES,
+    INDEX_SUFFIX,
+    LOG_SUFFIX,
+    RELATIVE_OFFSET_MAX,
+    TIME_INDEX_SUFFIX,
+)
+from barnabas.storage.staged_load import StagedSegment
+
+NO_LEADER_EPOCH = -1
+
+
+class SealedSegment:
+    """A segment that is being written."""
+
+    def __init__(self, folder: str, name: str) -> None:
+        self._stem = os.path.join(folder, name)
+        self._name = name
+        self._file = open(self._stem + LOG_SUFFIX, "wb", buffering=0)  # noqa: SIM115 (`close` and `abandon` close it)
+        self.size = 0
+        self.records = 0
+        self._offset_index = bytearray()
+        self._time_index = bytearray()
+        self._bytes_since_last_entry = 0
+        self._newest = (NO_TIMESTAMP, 0)
+        self._newest_indexed = NO_TIMESTAMP
+
+    def has_room(self, batch: bytearray, bytes_max: int) -> bool:
+        """Tell whether a batch may be appended; the first always may."""
+        if self.size == 0:
+            return True
+        return self.size + len(batch) <= bytes_max and self.records + read_header(batch).count <= RELATIVE_OFFSET_MAX
+
+    def append(self, batch: bytearray) -> None:
+        """Write a sealed batch, whose offsets are given here."""
+        header = read_header(batch)
+        PREFIX.pack_into(batch, 0, self.records, header.batch_length, NO_LEADER_EPOCH)
+        last_offset = self.records + header.last_offset_delta
+        if header.max_timestamp > self._newest[0]:
+            self._newest = (header.max_timestamp, last_offset)
+        if self._bytes_since_last_entry > INDEX_INTERVAL_BYTES:
+            self._offset_index += OFFSET_ENTRY.pack(last_offset, self.size)
+            self._index_time()
+            self._bytes_since_last_entry = 0
+        self._write(batch)
+        self._bytes_since_last_entry += len(batch)
+        self.size += len(batch)
+        self.records = last_offset + 1
+
+    def _write(self, batch: bytearray) -> None:
+        rest = memoryview(batch)
+        while rest:
+            rest = rest[self._file.write(rest) :]
+
+    def _index_time(self) -> None:
+        timestamp, offset = self._newest
+        if timestamp > self._newest_indexed:
+            self._time_index += TIME_ENTRY.pack(timestamp, offset)
+            self._newest_indexed = timestamp
+
+    def close(self) -> StagedSegment:
+        """Finish the segment, and return what a manifest says of it."""
+        self._index_time()
+        os.fsync(self._file.fileno())
+        self._file.close()
+        for suffix, content in ((INDEX_SUFFIX, self._offset_index), (TIME_INDEX_SUFFIX, self._time_index)):
+            with open(self._stem + suffix, "wb") as file:
+                file.write(content)
+                file.flush()
+                os.fsync(file.fileno())
+        return StagedSegment(self._name, self.size, self.records)
+
+    def abandon(self) -> None:
+        """Remove what was written."""
+        self._file.close()
+        for suffix in (LOG_SUFFIX, INDEX_SUFFIX, TIME_INDEX_SUFFIX):
+            if os.path.exists(self._stem + suffix):
+                os.unlink(self._stem + suffix)

@@ -1,0 +1,169 @@
+"""Bulk load by Spark: rows get into the topic once, whatever tasks fail, with a running broker and a stopped one."""
+
+import os
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F  # noqa: N812 (as all of Spark's users call it)
+
+from barnabas.client.client import Client
+from barnabas.client.partitioner import partition_of_key
+from barnabas.embedded import Broker
+from barnabas.spark.errors import PipelineError, sentence_of
+from barnabas.spark.jobs.load import load
+from barnabas.storage.files import OsFiles
+from barnabas.storage.verifier import Fault, verify_partition
+from tests.broker.asking import connected, create_topic, produce
+from tests.spark.segments.writing import rows_of
+from tests.storage.builders import batch_of
+
+COUNT = 5000
+
+
+@pytest.fixture(scope="module")
+def broker() -> Iterator[Broker]:
+    with Broker(in_process=True) as broker:
+        yield broker
+
+
+def numbered(spark: SparkSession, count: int = COUNT) -> DataFrame:
+    """Rows whose keys and values are their numbers, in four tasks."""
+    number = F.col("id").cast("string")
+    return spark.range(0, count, 1, 4).select(number.alias("key"), F.concat(F.lit("v"), number).alias("value"))
+
+
+def create(broker: Broker, topic: str, partitions: int, **config: object) -> None:
+    with connected(broker) as connection:
+        create_topic(connection, topic, partitions, {name.replace("_", "."): value for name, value in config.items()})
+
+
+def write(rows: DataFrame, **options: str) -> None:
+    named = {name.replace("_", "."): value for name, value in options.items()}
+    rows.write.format("barnabas-segments").options(**named).mode("append").save()
+
+
+def sentence(raised: pytest.ExceptionInfo[Exception]) -> str:
+    found = sentence_of(raised.value)
+    assert found is not None, raised.value
+    return found
+
+
+def check_files(data: Path, topic: str) -> None:
+    """What `barnabas verify` says, which is nothing; and that nothing is left of the load's folders."""
+    faults: list[Fault] = []
+    for folder in data.glob(f"{topic}-*"):
+        list(verify_partition(OsFiles(), str(folder), faults.append, is_clean=False))
+        assert [path.name for path in folder.glob(".*")] == []
+    assert faults == []
+
+
+def test_rows_are_loaded_once_by_key_and_read_by_every_reader(spark: SparkSession, broker: Broker) -> None:
+    create(broker, "orders", 3)
+    with connected(broker) as connection:
+        produce(connection, "orders", batch_of(2), 1)
+    servers = broker.bootstrap_servers
+    options = {"segmentBytes": "20000", "batchBytes": "3000", "kafka.compression.type": "lz4"}
+    result = load(
+        spark,
+        numbered(spark),
+        "orders",
+        bootstrap_servers=servers,
+        load_id="nightly-1",
+        options=options,
+    )
+    assert (result.load_id, result.topic, result.records) == ("nightly-1", "orders", COUNT)
+    assert [(one.partition, one.base_offset) for one in result.ranges] == [(0, 0), (1, 2), (2, 0)]
+    kafka = spark.read.format("kafka").option("kafka.bootstrap.servers", servers).option("subscribe", "orders").load()
+    served = sorted(map(tuple, kafka.select("partition", "offset", "key", "value").collect()))
+    files = [
+        (row["partition"], row["offset"], row["key"], row["value"]) for row in rows_of(broker.data, subscribe="orders")
+    ]
+    assert [(partition, offset, bytes(key), bytes(value)) for partition, offset, key, value in served] == files
+    loaded = [row for row in files if row[3].startswith(b"v") and row[2].isdigit()]
+    assert sorted(int(key) for _, _, key, _ in loaded) == list(range(COUNT))
+    assert all(partition == partition_of_key(key, 3) for partition, _, key, _ in loaded)
+    for partition in range(3):
+        own = [row for row in files if row[0] == partition]
+        assert [row[1] for row in own] == list(range(len(own)))
+    check_files(broker.data, "orders")
+    with pytest.raises(PipelineError, match="load nightly-1 was adopted before, into topic orders"):
+        load(spark, numbered(spark), "orders", bootstrap_servers=servers, load_id="nightly-1")
+    assert len(rows_of(broker.data, subscribe="orders")) == len(files)
+    check_files(broker.data, "orders")
+
+
+def test_tasks_that_fail_and_are_tried_again_leave_nothing_behind(
+    spark: SparkSession, broker: Broker, tmp_path: Path
+) -> None:
+    """A task fails after the others have written theirs. On a cluster it is tried again; a local session has no second
+    attempt, but the load has.
+    """
+    create(broker, "retried", 2)
+    flag = str(tmp_path / "failed")
+
+    def fail_once(number: int) -> str:
+        if number == COUNT - 1 and not os.path.exists(flag):
+            Path(flag).touch()
+            raise RuntimeError("the test wanted it")
+        return str(number)
+
+    rows = spark.range(0, COUNT, 1, 4).select(F.udf(lambda number: fail_once(number), "string")("id").alias("value"))
+    options = {"topic": "retried", "kafka_bootstrap_servers": broker.bootstrap_servers, "loadId": "again"}
+    if str(spark.sparkContext.master).startswith("local["):
+        with pytest.raises(Exception, match="the test wanted it"):
+            write(rows, **options)
+        check_files(broker.data, "retried")
+        assert rows_of(broker.data, subscribe="retried") == []
+    write(rows, **options)
+    assert os.path.exists(flag)
+    loaded = rows_of(broker.data, subscribe="retried")
+    assert sorted(int(row["value"]) for row in loaded) == list(range(COUNT))
+
+
+def test_a_stopped_broker_has_the_rows_when_it_starts(spark: SparkSession, tmp_path: Path) -> None:
+    with Broker(in_process=True, data=tmp_path / "data") as stopped:
+        create(stopped, "orders", 2)
+        data = str(stopped.data)
+        with pytest.raises(PipelineError, match="is in use by") as raised:
+            load(spark, numbered(spark, 10), "orders", log_dirs=data)
+        assert data in str(raised.value)
+        stopped.stop()
+        rows = numbered(spark, 100).withColumn("partition", (F.col("key").cast("int") % 2).cast("int"))
+        rows = rows.withColumn("timestamp", F.timestamp_millis(F.lit(1_700_000_000_000) + F.col("key").cast("long")))
+        rows.write.parquet(str(tmp_path / "rows"))
+        result = load(spark, str(tmp_path / "rows"), "orders", log_dirs=data)
+        assert [(one.partition, one.base_offset, one.end_offset) for one in result.ranges] == [(0, 0, 50), (1, 0, 50)]
+        stopped.start()
+        with Client(stopped.bootstrap_servers) as client:
+            assert len(client.topic("orders").partitions) == 2
+        found = rows_of(data)
+        assert {int(row["key"]) % 2 == row["partition"] for row in found} == {True}
+        times: Any = {int(row["key"]): row["timestamp"].timestamp() for row in found}
+        assert times[7] == 1_700_000_000.007
+        check_files(stopped.data, "orders")
+
+
+def test_what_can_not_be_loaded_is_refused_in_a_sentence(spark: SparkSession, broker: Broker) -> None:
+    create(broker, "small", 1, max_message_bytes=200)
+    servers = broker.bootstrap_servers
+    rows = numbered(spark, 100)
+    for options, words in (
+        ({"topic": "small"}, "max.message.bytes of topic small is 200: option 'batchBytes' makes batches smaller"),
+        ({"topic": "none"}, "topic 'none' can not be loaded: there is no topic 'none'"),
+        ({"topic": "small", "loadId": "../x"}, "option 'loadId' can not be used"),
+    ):
+        with pytest.raises(Exception, match="Traceback") as raised:
+            write(rows, kafka_bootstrap_servers=servers, **options)
+        assert words in sentence(raised)
+    with pytest.raises(Exception, match="overwrite") as raised:
+        rows.write.format("barnabas-segments").options(topic="small", path="/x").mode("overwrite").save()
+    assert "mode 'append' is needed" in sentence(raised)
+    with pytest.raises(Exception, match="partition") as raised:
+        write(rows.withColumn("partition", F.lit(5)), topic="small", kafka_bootstrap_servers=servers)
+    assert "topic 'small' has 1 partitions" in sentence(raised)
+    check_files(broker.data, "small")
+    write(rows.limit(0), topic="small", kafka_bootstrap_servers=servers)
+    assert rows_of(broker.data, subscribe="small") == []
