@@ -1,0 +1,1 @@
+"""Archives: topics kept as Parquet, with a manifest of offset ranges for every commit."""

@@ -1,0 +1,1 @@
+"""The jobs: functions on a SparkSession that move, keep and check whole topics."""

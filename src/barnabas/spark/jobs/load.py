@@ -1,0 +1,85 @@
+"""The job `load`: bulk load of a DataFrame, or of files that Spark can read, into a topic through sealed segments.
+
+The rows are written by tasks beside the logs of the topic and adopted by its broker in one step: see `segments.writer`.
+A load that was killed before is started again with the same id: it is adopted once, and refused by that id afterwards.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from uuid import uuid4
+
+from pyspark.sql import DataFrame, SparkSession
+
+from barnabas.client.bulk_load import AdoptedRange
+from barnabas.spark.jobs.failures import plain_failures
+from barnabas.spark.jobs.job import JobResult, Report, say_nothing
+from barnabas.spark.jobs.watching import watched
+from barnabas.spark.segments.adopting import adopted_ranges
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LoadResult(JobResult):
+    """What a load brought."""
+
+    load_id: str
+    topic: str
+    records: int
+    ranges: tuple[AdoptedRange, ...]
+    """The offsets that the records got, by partition; a partition without any is not there."""
+
+    def headings(self) -> tuple[str, ...]:
+        """The headings of the final table."""
+        return "partition", "start offset", "end offset", "records"
+
+    def rows(self) -> list[tuple[object, ...]]:
+        """A row a partition."""
+        return [
+            (each.partition, each.base_offset, each.end_offset, each.end_offset - each.base_offset)
+            for each in self.ranges
+        ]
+
+    def sentence(self) -> str:
+        """What was loaded, and under which id."""
+        return f"{self.records:,} records are in topic {self.topic!r}; the id of the load is {self.load_id}."
+
+
+def load(
+    spark: SparkSession,
+    rows: DataFrame | str,
+    topic: str,
+    *,
+    bootstrap_servers: str | None = None,
+    log_dirs: str | None = None,
+    load_id: str | None = None,
+    source_format: str = "parquet",
+    options: Mapping[str, str] | None = None,
+    report: Report = say_nothing,
+) -> LoadResult:
+    """Load rows into a topic.
+
+    Args:
+        spark: The session that the tasks run in.
+        rows: A DataFrame with the columns of the sink, or the path of files that have them.
+        topic: The topic, which exists.
+        bootstrap_servers: The running broker that adopts the load.
+        log_dirs: The data directories, with commas between: of a stopped broker, or as the workers see them.
+        load_id: A name for the load; the same one is never adopted twice.
+        source_format: What the files of a path are.
+        options: Options of the format `barnabas-segments` besides.
+        report: Told how far the job is.
+
+    Raises:
+        PipelineError: The load is refused, with everything as it was before.
+    """
+    chosen = load_id or uuid4().hex
+    given = {"topic": topic, "loadId": chosen, **(options or {})}
+    if bootstrap_servers is not None:
+        given["kafka.bootstrap.servers"] = bootstrap_servers
+    if log_dirs is not None:
+        given["path"] = log_dirs
+    with plain_failures(), watched(spark, "load", report):
+        frame = spark.read.format(source_format).load(rows) if isinstance(rows, str) else rows
+        frame.write.format("barnabas-segments").options(**given).mode("append").save()
+    ranges = tuple(sorted(adopted_ranges(given, chosen), key=lambda one: one.partition))
+    records = sum(one.end_offset - one.base_offset for one in ranges)
+    return LoadResult(load_id=chosen, topic=topic, records=records, ranges=ranges)
