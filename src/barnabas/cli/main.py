@@ -17,6 +17,7 @@ COMMANDS = {
     "consume": "print the records of a topic",
     "groups": "list, describe, reset and delete consumer groups",
     "transactions": "list, describe and abort transactions",
+    "pipeline": "move, keep and check whole topics with Spark",
     "dump": "show what is in a segment, an index, a snapshot or a checkpoint",
     "verify": "check every batch, index and checkpoint of log directories",
 }
@@ -32,6 +33,7 @@ examples:
   barnabas consume orders --from earliest
   barnabas groups describe billing
   barnabas transactions list --older-than 10m
+  barnabas pipeline archive orders lake/orders
   barnabas dump data/orders-0/00000000000000000000.log
   barnabas verify data
 """

@@ -9,6 +9,12 @@ WIDTH = 30
 REDRAW_SECONDS = 0.1
 
 
+def bar(share: float) -> str:
+    """Return a bar that is filled so far, from 0 to 1."""
+    filled = round(min(1.0, share) * WIDTH)
+    return f"[{'#' * filled}{'.' * (WIDTH - filled)}] {share:4.0%}"
+
+
 class Progress:
     """Shows how many of a known number of bytes are done, and how fast."""
 
@@ -37,9 +43,8 @@ class Progress:
 
     def _bar(self, what: str) -> str:
         share = min(1.0, self.done_bytes / self._total_bytes) if self._total_bytes else 1.0
-        filled = round(share * WIDTH)
         speed = self.done_bytes / max(self.seconds, 1e-9) / 1e6
-        return f"{self._label} [{'#' * filled}{'.' * (WIDTH - filled)}] {share:4.0%}  {speed:,.0f} MB/s  {what}"
+        return f"{self._label} {bar(share)}  {speed:,.0f} MB/s  {what}"
 
     def finish(self) -> None:
         """Take the bar away."""

@@ -1,0 +1,1 @@
+"""Tests of what the jobs take on the command line."""
