@@ -1,0 +1,242 @@
+"""The pipeline on Spark: our connector and formats on Barnabas, and Spark's own Kafka connector on Apache Kafka.
+
+Both brokers run beside one session, `local[2]`. What is compared runs in turns, and medians are compared; the first
+round is not counted, because Spark compiles its queries then.
+"""
+
+import os
+import shutil
+import statistics
+import sys
+import tempfile
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+from pyspark.sql import SparkSession
+
+from bench.control import Control
+from bench.load.spec import LoadError
+from bench.measurement import Measurement
+from bench.peers import Peer, start_barnabas, start_kafka
+from bench.spark import queries
+from bench.spark.memory import MemoryWatch, Peak
+from tests.kafka_peer.jars import fetch_spark_connector
+
+PARTITIONS = 4
+KAFKA, OURS, SEGMENTS = "kafka", "barnabas", "barnabas-segments"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Plan:
+    """How much of everything."""
+
+    rounds: int = 3
+    rows: int = 5_000_000
+
+    @classmethod
+    def chosen(cls) -> "Plan":
+        """The whole plan, or with BENCH_ROUNDS fewer rounds and rows, to see that it works."""
+        rounds = int(os.environ.get("BENCH_ROUNDS", "0"))
+        return cls(rounds=rounds, rows=500_000) if rounds else cls()
+
+
+def run() -> Iterator[Measurement]:
+    """Measure everything, in a session and a folder of its own."""
+    os.environ["PYSPARK_PYTHON"] = sys.executable
+    session = (
+        SparkSession.builder.master("local[2]")
+        .appName("barnabas bench")
+        .config("spark.jars", ",".join(map(str, fetch_spark_connector())))
+        .config("spark.driver.memory", "3g")
+        .config("spark.driver.host", "127.0.0.1")
+        .config("spark.driver.bindAddress", "127.0.0.1")
+        .config("spark.ui.enabled", "false")
+        .config("spark.ui.showConsoleProgress", "false")
+        .getOrCreate()
+    )
+    session.sparkContext.setLogLevel("ERROR")
+    try:
+        yield from measure(session, Plan.chosen())
+    finally:
+        session.stop()
+
+
+def measure(
+    spark: SparkSession, plan: Plan, start_other: Callable[[Path], Peer] = start_kafka
+) -> Iterator[Measurement]:
+    """Measure as planned, beside another broker."""
+    folder = Path(tempfile.mkdtemp(prefix="barnabas-bench-"))
+    peers: list[Peer] = []
+    try:
+        peers += [start_barnabas(folder / OURS), start_other(folder / KAFKA)]
+        bench = Bench(spark, peers[0], peers[1], plan, folder)
+        yield from bench.writing()
+        yield from bench.reading()
+        yield from bench.streaming()
+        yield from bench.memory()
+    finally:
+        for peer in peers:
+            peer.close()
+        shutil.rmtree(folder)
+
+
+class Bench:
+    """Runs the queries, on two brokers."""
+
+    def __init__(self, spark: SparkSession, barnabas: Peer, kafka: Peer, plan: Plan, folder: Path) -> None:
+        self._spark = spark
+        self._peers = {OURS: barnabas, SEGMENTS: barnabas, KAFKA: kafka}
+        self._plan = plan
+        self._folder = folder
+        self._topics = 0
+
+    def writing(self) -> Iterator[Measurement]:
+        """Rows to a topic: through the broker, and as segments that it adopts."""
+        made = queries.rows(self._spark, self._plan.rows)
+        seconds: dict[str, list[float]] = {KAFKA: [], OURS: [], SEGMENTS: []}
+        for number in range(self._plan.rounds + 1):
+            for sink, found in seconds.items():
+                topic = self._create_topic(sink)
+                path = self._data_folder() if sink == SEGMENTS else None
+                took = queries.write(made, sink, {**self._servers(sink), "topic": topic}, path)
+                self._check(sink, topic, self._plan.rows)
+                self._say(f"write, {sink}", took)
+                self._delete_topic(sink, topic)
+                if number:
+                    found.append(took)
+        yield from self._compared("batch write", seconds, {OURS: 2, SEGMENTS: 4})
+
+    def reading(self) -> Iterator[Measurement]:
+        """A topic to nothing: through the broker, and from its files."""
+        topics = {source: self._filled_topic(source, self._plan.rows) for source in (KAFKA, OURS)}
+        topics[SEGMENTS] = topics[OURS]
+        seconds: dict[str, list[float]] = {KAFKA: [], OURS: [], SEGMENTS: []}
+        broker_cpu: list[float] = []
+        for number in range(self._plan.rounds + 1):
+            for source, found in seconds.items():
+                before = self._peers[source].cost().cpu_s
+                took = queries.read(self._spark, source, *self._from(source, topics[source]))
+                if source == SEGMENTS:
+                    broker_cpu.append(self._peers[source].cost().cpu_s - before)
+                self._say(f"read, {source}", took)
+                if number:
+                    found.append(took)
+        for source in seconds:
+            if queries.count(self._spark, source, *self._from(source, topics[source])) != self._plan.rows:
+                raise LoadError(f"{source} does not read every row")
+        yield from self._compared("batch read", seconds, {OURS: 2, SEGMENTS: 2.5})
+        yield Measurement(
+            name="the broker's CPU while its segments are read",
+            value=max(broker_cpu),
+            unit="s",
+            floor=0.05,
+            note="its timers go on; the most in a round",
+        )
+        for source in (KAFKA, OURS):
+            self._delete_topic(source, topics[source])
+
+    def streaming(self) -> Iterator[Measurement]:
+        """A topic to Parquet, as a stream."""
+        seconds: dict[str, list[float]] = {KAFKA: [], OURS: []}
+        topics = {source: self._filled_topic(source, self._plan.rows) for source in seconds}
+        for number in range(self._plan.rounds + 1):
+            for source, found in seconds.items():
+                options, _ = self._from(source, topics[source])
+                took = queries.stream_to_parquet(self._spark, source, options, self._folder / f"{source}-{number}")
+                self._say(f"stream, {source}", took)
+                if number:
+                    found.append(took)
+        yield from self._compared("stream to Parquet", seconds, {OURS: 2})
+        for source, topic in topics.items():
+            self._delete_topic(source, topic)
+
+    def memory(self) -> Iterator[Measurement]:
+        """Ten times the data must not take more memory; of reading and of writing, the greater."""
+        small, large = self._peak(self._plan.rows // 10), self._peak(self._plan.rows)
+        yield Measurement(
+            name="memory of the Python workers, ten times the data",
+            value=large.workers_mb / small.workers_mb,
+            unit="x",
+            floor=1.3,
+            note=f"{small.workers_mb:,.0f} MB with {self._plan.rows // 10:,} rows, {large.workers_mb:,.0f} MB with ten "
+            "times as many; daemon and two workers",
+        )
+        yield Measurement(
+            name="memory of the driver's JVM, ten times the data",
+            value=large.driver_mb / small.driver_mb,
+            unit="x",
+            floor=1.3,
+            note=f"{small.driver_mb:,.0f} MB and {large.driver_mb:,.0f} MB; after all that ran before",
+        )
+
+    def _peak(self, count: int) -> Peak:
+        driver = self._spark.sparkContext._gateway.proc.pid  # type: ignore[union-attr]
+        with MemoryWatch(driver) as watch:
+            topic = self._filled_topic(OURS, count)
+            queries.read(self._spark, OURS, *self._from(OURS, topic))
+        self._delete_topic(OURS, topic)
+        return watch.peak
+
+    def _compared(self, what: str, seconds: dict[str, list[float]], floors: dict[str, float]) -> Iterator[Measurement]:
+        speeds = {name: [self._plan.rows / each for each in found] for name, found in seconds.items()}
+        for name, found in speeds.items():
+            yield Measurement(
+                name=f"{what}, {name}",
+                value=statistics.median(found),
+                unit="rows/s",
+                note=f"{min(found):,.0f} to {max(found):,.0f} in {len(found)} rounds",
+            )
+        for name, floor in floors.items():
+            ratios = [mine / other for mine, other in zip(speeds[name], speeds[KAFKA], strict=True)]
+            yield Measurement(
+                name=f"{what}, {name} against Spark's connector on Kafka",
+                value=statistics.median(ratios),
+                unit="x",
+                floor=floor,
+                lower_is_better=False,
+                note=f"{min(ratios):,.3g} to {max(ratios):,.3g}",
+            )
+
+    # Topics
+
+    def _servers(self, connector: str) -> dict[str, str]:
+        return {"kafka.bootstrap.servers": f"127.0.0.1:{self._peers[connector].port}"}
+
+    def _data_folder(self) -> str:
+        return str(self._peers[OURS].folder / "data")
+
+    def _from(self, source: str, topic: str) -> tuple[dict[str, str], str | None]:
+        if source == SEGMENTS:
+            return {"subscribe": topic}, self._data_folder()
+        return {**self._servers(source), "subscribe": topic}, None
+
+    def _create_topic(self, connector: str) -> str:
+        self._topics += 1
+        topic = f"bench-{self._topics:05}"
+        control = Control(self._peers[connector].port)
+        control.create_topic(topic, PARTITIONS)
+        control.close()
+        return topic
+
+    def _delete_topic(self, connector: str, topic: str) -> None:
+        control = Control(self._peers[connector].port)
+        control.delete_topic(topic)
+        control.close()
+
+    def _filled_topic(self, connector: str, count: int) -> str:
+        """A topic with so many rows, written by our sink: both brokers get the same batches."""
+        topic = self._create_topic(connector)
+        queries.write(queries.rows(self._spark, count), OURS, {**self._servers(connector), "topic": topic})
+        self._check(connector, topic, count)
+        return topic
+
+    def _check(self, connector: str, topic: str, count: int) -> None:
+        control = Control(self._peers[connector].port)
+        ends = control.end_offsets(topic, PARTITIONS)
+        control.close()
+        if sum(ends) != count:
+            raise LoadError(f"{topic} has {sum(ends):,} records, and not {count:,}")
+
+    def _say(self, what: str, seconds: float) -> None:
+        print(f"{what}: {self._plan.rows / seconds:,.0f} rows/s", file=sys.stderr, flush=True)
