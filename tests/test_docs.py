@@ -37,11 +37,11 @@ def commands(document: str, program: str) -> list[str]:
     return [line.split("#", 1)[0].strip() for line in lines if line.split()[:1] == [program]]
 
 
-def run(command: str, folder: Path) -> subprocess.CompletedProcess[str]:
+def run(command: str, folder: Path, timeout_s: float = 300) -> subprocess.CompletedProcess[str]:
     """Run a line in a shell whose PATH finds the `barnabas` of this environment."""
     environment = os.environ | {"PATH": f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"}
     return subprocess.run(
-        command, shell=True, cwd=folder, env=environment, capture_output=True, text=True, timeout=300, check=False
+        command, shell=True, cwd=folder, env=environment, capture_output=True, text=True, timeout=timeout_s, check=False
     )
 
 
@@ -166,14 +166,6 @@ def test_the_python_of_embedding_runs() -> None:
     assert len(blocks) == 2
     for block in blocks:
         exec(compile(block, "docs/EMBEDDING.md", "exec"), {})
-
-
-def test_the_demo_runs() -> None:
-    assert commands("README.md", "make") == ["make demo", "make test"]
-    finished = run("make demo", ROOT)
-    assert finished.returncode == 0, finished.stderr
-    assert "none lost: yes" in finished.stdout
-    assert "no faults" in finished.stdout
 
 
 @pytest.mark.parametrize("section", ["log", "groups"])
