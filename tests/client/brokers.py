@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from barnabas import Broker
-from tests.kafka_peer.peer import KafkaPeer
+from tests.kafka_peer.peer import KEEP_FOR_EVER, KafkaPeer
 
 BROKERS = [pytest.param("kafka", marks=pytest.mark.kafka), "barnabas"]
 SETTINGS: dict[str, str | int] = {"auto.create.topics.enable": "true", "num.partitions": 3}
@@ -28,7 +28,7 @@ def running_broker(kind: str, folder: Path, request: pytest.FixtureRequest) -> I
         return
     assert kind == "kafka"
     request.getfixturevalue("kafka_jars")  # Skips where Kafka can not run.
-    with KafkaPeer(folder, SETTINGS) as peer:
+    with KafkaPeer(folder, SETTINGS | KEEP_FOR_EVER) as peer:
         yield peer.bootstrap_servers
 
 

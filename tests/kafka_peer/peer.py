@@ -34,6 +34,9 @@ STOP_TIMEOUT_S = 60
 DUMP_TIMEOUT_S = 300
 START_ATTEMPTS = 3
 
+# Records of a test have the times that it likes, and Kafka would delete the old ones in the middle of it.
+KEEP_FOR_EVER = {"log.retention.ms": -1}
+
 # Short-lived JVMs spend their time on starting; these settings make that quick.
 QUICK_JVM = ["-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC", "-Xshare:auto", "-Xmx512m"]
 LOG_LEVEL = "-Dorg.slf4j.simpleLogger.defaultLogLevel"

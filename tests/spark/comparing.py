@@ -18,7 +18,7 @@ from pyspark.sql import DataFrame, Row, SparkSession
 
 from barnabas import Broker
 from tests.kafka_peer.fixtures import KafkaDirectory
-from tests.kafka_peer.peer import NODE_ID, KafkaPeer, copy_sparse
+from tests.kafka_peer.peer import KEEP_FOR_EVER, NODE_ID, KafkaPeer, copy_sparse
 
 BROKERS = [pytest.param("kafka", marks=pytest.mark.kafka), "barnabas"]
 FORMATS = ("barnabas", "kafka")
@@ -109,7 +109,7 @@ def populated_broker(kind: str, source: KafkaDirectory, folder: Path) -> Iterato
     folder.mkdir(parents=True)
     copy_sparse(source.data_dir, folder / "data")
     if kind == "kafka":
-        with KafkaPeer(folder) as peer:
+        with KafkaPeer(folder, KEEP_FOR_EVER) as peer:
             yield peer.bootstrap_servers
         return
     for pattern in _KAFKAS_OWN:

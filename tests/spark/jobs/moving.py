@@ -11,7 +11,7 @@ from pyspark.sql import DataFrame, SparkSession
 from barnabas import Broker
 from barnabas.spark import connecting
 from barnabas.spark.schema import spark_schema
-from tests.kafka_peer.peer import KafkaPeer
+from tests.kafka_peer.peer import KEEP_FOR_EVER, KafkaPeer
 from tests.spark.sink.topics import make_topic
 
 BEGIN_MS = 1_700_000_000_000
@@ -32,7 +32,7 @@ def our_servers() -> Iterator[str]:
 @pytest.fixture(scope="module")
 def kafka_servers(kafka_jars: object, tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     """The address of Apache Kafka."""
-    with KafkaPeer(tmp_path_factory.mktemp("jobs-kafka")) as peer:
+    with KafkaPeer(tmp_path_factory.mktemp("jobs-kafka"), KEEP_FOR_EVER) as peer:
         yield peer.bootstrap_servers
 
 

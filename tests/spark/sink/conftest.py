@@ -5,7 +5,7 @@ from collections.abc import Iterator
 import pytest
 
 from barnabas import Broker
-from tests.kafka_peer.peer import KafkaPeer
+from tests.kafka_peer.peer import KEEP_FOR_EVER, KafkaPeer
 
 
 @pytest.fixture(scope="session")
@@ -18,7 +18,7 @@ def our_servers() -> Iterator[str]:
 @pytest.fixture(scope="session")
 def kafka_servers(kafka_jars: object, tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     """The address of Apache Kafka."""
-    with KafkaPeer(tmp_path_factory.mktemp("sink-kafka")) as peer:
+    with KafkaPeer(tmp_path_factory.mktemp("sink-kafka"), KEEP_FOR_EVER) as peer:
         yield peer.bootstrap_servers
 
 

@@ -9,6 +9,7 @@ from confluent_kafka import Consumer, TopicPartition
 
 from barnabas.client.admin import NewTopic, create_topics
 from barnabas.client.client import Client
+from barnabas.clock import SystemClock
 
 DEADLINE_SECONDS = 60
 
@@ -37,12 +38,14 @@ def read_topic(bootstrap_servers: str, topic: str) -> list[Read]:
         {"bootstrap.servers": bootstrap_servers, "group.id": "unused", "isolation.level": "read_committed"}
     )
     records: list[Read] = []
+    deadline = SystemClock().monotonic_seconds() + DEADLINE_SECONDS
     try:
         partitions = consumer.list_topics(topic, DEADLINE_SECONDS).topics[topic].partitions
         for number in sorted(partitions):
             end = consumer.get_watermark_offsets(TopicPartition(topic, number), DEADLINE_SECONDS)[1]
             consumer.assign([TopicPartition(topic, number, 0)])
             while consumer.position([TopicPartition(topic, number)])[0].offset < end and end > 0:
+                assert SystemClock().monotonic_seconds() < deadline, f"{topic}-{number} is not read to its end, {end}"
                 message = consumer.poll(0.2)
                 if message is None:
                     continue
