@@ -24,7 +24,6 @@ except ImportError:
 COMPILED = cython.compiled
 
 # Literals of more than 31 bits would be Python objects to Cython.
-_INT64_MAX = cython.declare(cython.longlong, 0x7FFFFFFFFFFFFFFF)
 # The greatest and least time in milliseconds whose microseconds fit into 64 bits.
 _MILLIS_MAX = cython.declare(cython.longlong, 9223372036854775)
 _MASK = cython.declare(cython.ulonglong, 0xFFFFFFFF)

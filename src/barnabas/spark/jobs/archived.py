@@ -17,8 +17,6 @@ if TYPE_CHECKING:
 
     from pyspark.sql import DataFrame, SparkSession
 
-UPSERT = "upsert"
-
 
 def archive_of(spark: SparkSession, folder: str, topic: str, topic_id: str | None) -> Archive:
     """Open the archive of a topic, of the one with this id where it is known; raises PipelineError."""

@@ -17,8 +17,8 @@ from dataclasses import dataclass
 from pyspark.sql import DataFrame, SparkSession
 
 from barnabas.spark.archives.archive import Archive
-from barnabas.spark.archives.manifest import Commit, current_files
-from barnabas.spark.jobs.archived import UPSERT, archive_of, archived_spans
+from barnabas.spark.archives.manifest import UPSERT, Commit, current_files
+from barnabas.spark.jobs.archived import archive_of, archived_spans
 from barnabas.spark.jobs.audit_manifest import (
     Finding,
     Kind,

@@ -8,6 +8,7 @@ It may take minutes, so that it calls `report` while it runs, from any thread; a
 command line prints as a table or as JSON.
 """
 
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
@@ -31,7 +32,7 @@ def say_nothing(progress: Progress) -> None:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class JobResult:
+class JobResult(ABC):
     """What a job did. Every job has a class of its own, whose fields are what `--json` prints."""
 
     @property
@@ -39,17 +40,17 @@ class JobResult:
         """Whether the exit code is 0: False when a check found something."""
         return True
 
+    @abstractmethod
     def headings(self) -> Sequence[str]:
         """The headings of the final table."""
-        raise NotImplementedError
 
+    @abstractmethod
     def rows(self) -> Sequence[Sequence[object]]:
         """The rows of the final table."""
-        raise NotImplementedError
 
+    @abstractmethod
     def sentence(self) -> str:
         """The last line: what was done, in words."""
-        raise NotImplementedError
 
     def as_dict(self) -> dict[str, Any]:
         """The same for programs; only values that JSON has."""

@@ -20,8 +20,9 @@ from datetime import UTC, datetime
 from pyspark.sql import DataFrame, Observation, SparkSession, functions
 
 from barnabas.spark.archives.files import ExistsError, Files
+from barnabas.spark.archives.manifest import UPSERT
 from barnabas.spark.errors import OptionError, PipelineError
-from barnabas.spark.jobs.archived import UPSERT, archive_of, archived_spans, within
+from barnabas.spark.jobs.archived import archive_of, archived_spans, within
 from barnabas.spark.jobs.failures import plain_failures
 from barnabas.spark.jobs.job import JobResult, Report, say_nothing
 from barnabas.spark.jobs.latest import COLUMNS, latest_of_keys
