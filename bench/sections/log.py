@@ -21,8 +21,9 @@ from barnabas.records.batch import HEADER_SIZE, read_header
 from barnabas.records.builder import build_batch
 from barnabas.storage.files import OsFiles
 from barnabas.storage.loader import LastKnown, load_log
-from barnabas.storage.log import Log, LogOptions
+from barnabas.storage.log import Log
 from barnabas.storage.log_manager import LogManager, LogManagerOptions
+from barnabas.storage.log_types import LogOptions
 from barnabas.storage.segment import OpenSegments
 from bench.measurement import Measurement
 

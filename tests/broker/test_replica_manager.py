@@ -10,7 +10,7 @@ import pytest
 from barnabas.client.connection import Connection
 from barnabas.clock import ManualClock
 from barnabas.embedded import Broker
-from barnabas.storage.log import PendingFlush
+from barnabas.storage.log_types import PendingFlush
 from barnabas.wire.errors import ErrorCode
 from barnabas.wire.messages.metadata import (
     DescribeTopicPartitionsRequest,

@@ -23,7 +23,8 @@ from barnabas.records.builder import build_batch, end_transaction_marker
 from barnabas.records.record import Record, batch_records
 from barnabas.storage.files import Files
 from barnabas.storage.loader import LastKnown, load_log
-from barnabas.storage.log import Log, LogOptions
+from barnabas.storage.log import Log
+from barnabas.storage.log_types import LogOptions
 from barnabas.storage.segment import OpenSegments
 from barnabas.wire.errors import ApiError, ErrorCode
 

@@ -16,7 +16,8 @@ from barnabas.records.builder import OwnBatch, own_marker
 from barnabas.records.codecs import Codec
 from barnabas.records.record import Record
 from barnabas.storage.loader import LastKnown
-from barnabas.storage.log import Log, LogOptions
+from barnabas.storage.log import Log
+from barnabas.storage.log_types import LogOptions
 from barnabas.storage.segment import RELATIVE_OFFSET_MAX
 from barnabas.storage.validator import OffsetsOutOfOrderError
 from barnabas.wire.errors import ApiError, ErrorCode
@@ -518,32 +519,6 @@ def test_closing_an_untouched_log_writes_nothing(memory_files: MemoryFiles) -> N
 
 
 # What other threads and later layers do.
-
-
-def test_a_flush_that_was_overtaken_by_a_truncation_promises_nothing(disk: Disk) -> None:
-    log = log_on(disk)
-    fill(log, 4)
-    pending = log.prepare_flush()
-    assert pending is not None
-    log.truncate_to(6)
-    fill(log, 2)
-    pending.run()
-    log.finish_flush(pending)
-    assert log.recovery_point == 0
-    log.flush()
-    assert log.recovery_point == 12
-
-
-def test_a_flush_skips_segments_that_were_deleted_meanwhile(disk: Disk) -> None:
-    log = log_on(disk, segment_bytes=300)
-    fill(log, 6)
-    pending = log.prepare_flush()
-    assert pending is not None
-    for segment in log.delete_old_segments(lambda segment, _: segment.base_offset == 0):
-        segment.delete()
-    pending.run()
-    log.finish_flush(pending)
-    assert log.recovery_point == 18
 
 
 def test_a_log_that_was_let_go_refuses_in_a_sentence(disk: Disk) -> None:

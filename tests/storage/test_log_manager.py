@@ -30,9 +30,10 @@ from barnabas.storage.checkpoint import (
 )
 from barnabas.storage.files import DirectoryLockedError, Files, OsFiles, read_whole, write_whole
 from barnabas.storage.loader import LastKnown, load_log
-from barnabas.storage.log import Log, LogOptions
+from barnabas.storage.log import Log
 from barnabas.storage.log_directory import FolderKind, LogDirectoryError, folder_name
 from barnabas.storage.log_manager import LogManager, LogManagerOptions
+from barnabas.storage.log_types import LogOptions
 from barnabas.wire.errors import ErrorCode
 from tests.storage.builders import batch_of, marker_of, refused, sent_by
 from tests.storage.memory_files import EVERYTHING, SYNCED_ONLY, MemoryFiles

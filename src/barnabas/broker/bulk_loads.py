@@ -30,7 +30,7 @@ from barnabas.broker.scheduler import IoPool
 from barnabas.storage.files import Files
 from barnabas.storage.index import CorruptIndexError
 from barnabas.storage.load_journal import AdoptedLoad, AdoptedPartition, LoadJournal
-from barnabas.storage.log import PendingFlush
+from barnabas.storage.log_types import PendingFlush
 from barnabas.storage.staged_load import (
     LoadError,
     StagedPartition,

@@ -13,7 +13,8 @@ import asyncio
 from collections.abc import Callable
 
 from barnabas.broker.scheduler import IoPool
-from barnabas.storage.log import Log, PendingFlush
+from barnabas.storage.log import Log
+from barnabas.storage.log_types import PendingFlush
 
 
 class LogFlusher:

@@ -17,8 +17,9 @@ from barnabas.broker.metrics import TopicStats
 from barnabas.config import LONG_MAX
 from barnabas.model import NO_LEADER_EPOCH, LogOffsetMetadata, TopicPartition
 from barnabas.records.builder import OwnBatch
-from barnabas.storage.log import Log, LogAppendInfo
-from barnabas.storage.log_manager import PASSING_ERRORS
+from barnabas.storage.files import PASSING_ERRORS
+from barnabas.storage.log import Log
+from barnabas.storage.log_types import LogAppendInfo
 from barnabas.wire.errors import ApiError, ErrorCode
 
 ACKS_ALL = -1

@@ -26,6 +26,7 @@ from barnabas.broker.faults import Faults
 from barnabas.broker.fetch_sessions import FetchSessionCache
 from barnabas.broker.groups import Groups
 from barnabas.broker.internal_topics import COORDINATOR_TOPICS, GROUP_TOPIC, TRANSACTION_TOPIC
+from barnabas.broker.log_upkeep import LogUpkeep
 from barnabas.broker.producer_ids import ProducerIds
 from barnabas.broker.replica_manager import ReplicaManager, ReplicaManagerOptions
 from barnabas.broker.request_channel import RequestChannel
@@ -44,7 +45,7 @@ from barnabas.server.socket_server import SocketServer
 from barnabas.storage.checkpoint import META_PROPERTIES, read_properties
 from barnabas.storage.files import Files, OsFiles
 from barnabas.storage.log import Log
-from barnabas.storage.log_manager import LogManager, LogManagerOptions, NoLogDirectoryError
+from barnabas.storage.log_manager import LogManager, LogManagerOptions
 from barnabas.wire.errors import ApiError
 
 logger = logging.getLogger(__name__)
@@ -261,41 +262,9 @@ class BrokerServer:
 
     def _schedule(self) -> None:
         """Begin what is done again and again."""
-        broker, every = self._settings.broker, self.scheduler.every
-        logs, first_ms = self._log_manager, self._settings.broker.log_initial_task_delay_ms
-        every(broker.log_flush_scheduler_interval_ms, self._flush_dirty_logs, first_ms=first_ms)
-        for interval_ms, checkpoint in (
-            (broker.log_flush_offset_checkpoint_interval_ms, logs.checkpoint_recovery_points),
-            (broker.log_flush_start_offset_checkpoint_interval_ms, logs.checkpoint_log_start_offsets),
-        ):
-            every(interval_ms, self._guarded(checkpoint), first_ms=first_ms)
-        every(broker.high_watermark_checkpoint_interval_ms, self._guarded(logs.checkpoint_high_watermarks))
-        every(broker.producer_id_expiration_check_interval_ms, logs.remove_expired_producers)
-        every(1_000, self._remove_due)
-        every(60_000, self._controller.remove_old_config_changes)
-
-    def _guarded(self, write: Callable[[], None]) -> Callable[[], None]:
-        """Give up partitions whose log directory failed while it was written to, and the broker with the last one."""
-
-        def run() -> None:
-            offline = len(self._log_manager.offline_partitions)
-            try:
-                write()
-            except NoLogDirectoryError as fatal:
-                self._on_fatal(str(fatal))
-            if len(self._log_manager.offline_partitions) != offline:
-                self._replica_manager.forget_offline()
-
-        return run
-
-    def _flush_dirty_logs(self) -> None:
-        for log in self._log_manager.dirty_logs():
-            self._replica_manager.flusher.request(log)
-
-    def _remove_due(self) -> None:
-        due = self._log_manager.take_due_removals()
-        if due:
-            self._pool.submit(due, _log_failed_removal)
+        self._log_upkeep = LogUpkeep(self._log_manager, self._replica_manager, self._pool, self._on_fatal)
+        self._log_upkeep.start(self.scheduler, self._settings.broker)
+        self.scheduler.every(60_000, self._controller.remove_old_config_changes)
 
     def _open_sockets(self, loop: asyncio.AbstractEventLoop) -> None:
         self.sockets = SocketServer(
@@ -347,11 +316,6 @@ async def _done(begin: Callable[[Callable[[object], None]], None]) -> object:
     if isinstance(result, ApiError):
         raise StartError(result.message)
     return result
-
-
-def _log_failed_removal(_: object, error: BaseException | None) -> None:
-    if error is not None:
-        logger.error("files of deleted logs could not be removed: %s", error)
 
 
 def _raise_file_limit() -> None:

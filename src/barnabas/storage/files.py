@@ -22,6 +22,9 @@ from typing import NamedTuple, Protocol, TypeAlias
 
 Buffer: TypeAlias = bytes | bytearray | memoryview | mmap.mmap
 
+PASSING_ERRORS = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EMFILE, errno.ENFILE})
+"""Errors that say nothing of the disk itself and pass: no room on it, or too many open files."""
+
 
 class Entry(NamedTuple):
     """One name in a folder."""

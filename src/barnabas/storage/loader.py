@@ -23,7 +23,8 @@ from barnabas.storage.batches import CorruptLogError, LogFile, scan_headers
 from barnabas.storage.checkpoint import CheckpointError
 from barnabas.storage.index import CorruptIndexError
 from barnabas.storage.leader_epochs import LeaderEpochs
-from barnabas.storage.log import Log, LogOptions, LogState
+from barnabas.storage.log import Log
+from barnabas.storage.log_types import LogOptions, LogState
 from barnabas.storage.producer_replay import (
     apply_batch,
     rebuild_producers,

@@ -17,16 +17,13 @@ Rule 3: what was flushed survives a crash of the machine, what was appended surv
 import logging
 import zlib
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, replace
-from typing import NamedTuple
+from dataclasses import replace
 
-from barnabas.clock import Clock
 from barnabas.config import LogConfig
 from barnabas.model import NO_OFFSET, NO_TIMESTAMP, LogOffsetMetadata, TimestampOffset
 from barnabas.records.batch import LOG_APPEND_TIME, LOG_OVERHEAD, BatchHeader, CorruptRecordError
 from barnabas.records.builder import OwnBatch, seal_own_batch
-from barnabas.storage.files import Files
-from barnabas.storage.leader_epochs import LeaderEpochs
+from barnabas.storage.log_types import LogAppendInfo, LogOptions, LogState, PendingFlush
 from barnabas.storage.producer_replay import (
     apply_batch,
     read_end_marker,
@@ -37,7 +34,7 @@ from barnabas.storage.producer_replay import (
     snapshot_path,
     write_snapshot,
 )
-from barnabas.storage.producers import BatchMetadata, ProducerStateManager
+from barnabas.storage.producers import BatchMetadata
 from barnabas.storage.segment import (
     DELETED_SUFFIX,
     INDEX_SUFFIX,
@@ -48,11 +45,8 @@ from barnabas.storage.segment import (
     ActiveSegment,
     FetchDataInfo,
     LogSegment,
-    OpenSegments,
-    SegmentOptions,
     segment_file,
 )
-from barnabas.storage.segments import LogSegments
 from barnabas.storage.transaction_index import AbortedTransaction
 from barnabas.storage.validator import (
     LeaderStamp,
@@ -65,81 +59,6 @@ logger = logging.getLogger(__name__)
 
 OFFSET_END = 2**63 - 1
 """No record has this offset, so that the one after the last record always fits into 64 bits."""
-
-
-class LogAppendInfo(NamedTuple):
-    """What an append did."""
-
-    first_offset: int
-    last_offset: int
-    max_timestamp: int
-    log_append_time: int
-    log_start_offset: int
-    size_bytes: int
-    record_count: int
-    is_duplicate: bool = False
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class LogOptions:
-    """What a log needs from outside."""
-
-    files: Files
-    clock: Clock
-    directory: str
-    config: LogConfig
-    open_segments: OpenSegments
-    on_flush_due: "Callable[[Log], None] | None" = None
-    """Called when `flush.messages` is reached; without it the append flushes by itself."""
-    on_roll: "Callable[[Log], None] | None" = None
-    """Called after a roll, so that the sealed segment is flushed in the background."""
-
-    def segment_options(self) -> SegmentOptions:
-        """Return what its segments need."""
-        return SegmentOptions(
-            self.files,
-            self.directory,
-            self.open_segments,
-            self.config.segment_index_bytes,
-            self.config.decompressed_bytes_max,
-        )
-
-
-@dataclass(slots=True, kw_only=True)
-class LogState:
-    """What loading found on the disk, and a log starts from."""
-
-    segments: LogSegments
-    log_start_offset: int
-    recovery_point: int
-    log_end_offset: int
-    leader_epochs: LeaderEpochs
-    producers: ProducerStateManager
-    is_changed: bool
-    """Whether files had to be made or mended, and have to be written before a clean shutdown."""
-
-
-class PendingFlush(NamedTuple):
-    """The part of a flush that waits for the disk; it may run on any thread, while the log goes on."""
-
-    log: "Log"
-    end_offset: int
-    sealed: list[LogSegment]
-    active: ActiveSegment
-    name_changes: int
-    truncations: int
-
-    def run(self) -> None:
-        """Return when everything below `end_offset` is on the disk that was not cut off or deleted in between."""
-        for segment in self.sealed:
-            try:
-                segment.flush()
-            except FileNotFoundError:
-                if not segment.is_deleted:
-                    raise
-        self.active.sync()
-        if self.name_changes:
-            self.log.sync_directory()
 
 
 def _producer_batches(batches: list[BatchHeader]) -> Iterator[tuple[int, BatchHeader]]:

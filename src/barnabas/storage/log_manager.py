@@ -9,7 +9,6 @@ Rule 3: checkpoints are written after what they vouch for is on the disk, and th
 Rule 4: checkpoints are lowered before records go, and at the start, so that they never vouch for what comes after them.
 """
 
-import errno
 import logging
 import os
 from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -19,7 +18,7 @@ from uuid import UUID
 
 from barnabas.clock import Clock
 from barnabas.config import LogConfig, LogManagerConfig
-from barnabas.model import NO_OFFSET, TopicPartition
+from barnabas.model import TopicPartition
 from barnabas.storage.checkpoint import (
     HIGH_WATERMARK_CHECKPOINT,
     LOG_START_OFFSET_CHECKPOINT,
@@ -29,10 +28,11 @@ from barnabas.storage.checkpoint import (
     read_partition_metadata,
     write_partition_metadata,
 )
-from barnabas.storage.files import Files
+from barnabas.storage.files import PASSING_ERRORS, Files
 from barnabas.storage.load_journal import LoadJournal, LoadJournalError
 from barnabas.storage.loader import LastKnown, load_log
-from barnabas.storage.log import Log, LogOptions
+from barnabas.storage.log import Log
+from barnabas.storage.log_checkpoints import CHECKPOINTS, LogCheckpoints
 from barnabas.storage.log_directory import (
     FolderKind,
     LogDirectory,
@@ -40,21 +40,11 @@ from barnabas.storage.log_directory import (
     PartitionFolder,
     folder_name,
 )
+from barnabas.storage.log_types import LogOptions, ManagedLog
 from barnabas.storage.segment import LogSegment, OpenSegments
 from barnabas.wire.errors import ApiError, ErrorCode
 
 logger = logging.getLogger(__name__)
-
-PASSING_ERRORS = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EMFILE, errno.ENFILE})
-"""Errors that say nothing of the disk itself and pass: no room on it, or too many open files."""
-
-
-# What each checkpoint tells of a log.
-CHECKPOINTS: dict[str, Callable[[Log], int]] = {
-    RECOVERY_POINT_CHECKPOINT: lambda log: log.recovery_point,
-    LOG_START_OFFSET_CHECKPOINT: lambda log: log.log_start_offset,
-    HIGH_WATERMARK_CHECKPOINT: lambda log: log.high_watermark.message_offset,
-}
 
 
 class NoLogDirectoryError(Exception):
@@ -76,16 +66,6 @@ class LogManagerOptions:
     """Called when a log reaches its `flush.messages`; without it the append flushes by itself."""
     on_roll: Callable[[Log], None] | None = None
     """Called after a roll, so that the sealed segment is flushed in the background."""
-
-
-@dataclass(slots=True)
-class ManagedLog:
-    """A log, where it is and whose it is."""
-
-    log: Log
-    directory: LogDirectory
-    partition: TopicPartition
-    topic_id: UUID | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -130,6 +110,7 @@ class LogManager:
         self.load_journal = LoadJournal(options.files, self.directories[0].path)
         self.current_logs: dict[TopicPartition, ManagedLog] = {}
         self.future_logs: dict[TopicPartition, ManagedLog] = {}
+        self.checkpoints = LogCheckpoints(self.current_logs)
         # Both of them by topic, so that a change of one topic does not cost a walk over all.
         self._logs_by_topic: dict[str, dict[Log, None]] = {}
         # Folders with deletions that a power cut may still undo.
@@ -237,7 +218,7 @@ class LogManager:
                 if folder.kind is FolderKind.CURRENT:
                     managed.log.update_high_watermark(high_watermarks.get(folder.partition, 0))
                 self._register(managed, folder.kind)
-        self._correct_checkpoints(directory, loading.checkpoints)
+        self.checkpoints.correct(directory, loading.checkpoints)
         if loading.folders:
             state = "clean" if directory.had_clean_shutdown else "not clean, logs were recovered"
             logger.info("%s: %d logs loaded (the last shutdown was %s)", directory.path, len(loading.folders), state)
@@ -255,29 +236,6 @@ class LogManager:
             else:
                 loading.append(folder)
         return loading
-
-    def _correct_checkpoints(
-        self, directory: LogDirectory, checkpoints: Mapping[str, Mapping[TopicPartition, int]]
-    ) -> None:
-        """Write those checkpoints again that say more than loading found, before anything is appended.
-
-        What a log reaches later must not be vouched for by what another, or the same before a loss, had reached.
-        """
-        for name, offsets in checkpoints.items():
-            found = {
-                m.partition: CHECKPOINTS[name](m.log) for m in self.current_logs.values() if m.directory is directory
-            }
-            if any(offset > found.get(partition, NO_OFFSET) for partition, offset in offsets.items()):
-                directory.stale.add(name)
-        try:
-            self._write_stale(directory)
-        except OSError as error:
-            if error.errno not in PASSING_ERRORS:
-                raise
-            logger.warning("%s can not be written to for now: %s", directory.path, error)
-            if RECOVERY_POINT_CHECKPOINT in directory.stale:
-                # Without recovery points the next start reads more than it must, with wrong ones less.
-                directory.remove_checkpoint(RECOVERY_POINT_CHECKPOINT)
 
     def _load(self, directory: LogDirectory, folder: PartitionFolder, known: LastKnown) -> ManagedLog:
         path = os.path.join(directory.path, folder.name)
@@ -335,7 +293,7 @@ class LogManager:
         threads = self._options.config.num_recovery_threads_per_data_dir
         with ThreadPoolExecutor(threads, thread_name_prefix="barnabas-close") as pool:
             list(pool.map(lambda managed: managed.log.close(), self._logs_in(directory)))
-        self._write_checkpoints(directory)
+        self.checkpoints.write_all(directory)
         directory.mark_clean()
 
     def release(self) -> None:
@@ -450,7 +408,7 @@ class LogManager:
         self._check_absent(partition, kind, is_new)
         self._check_alive()
         directory = min(self._live_directories(), key=lambda directory: directory.log_count)
-        self._write_stale(directory)  # The new log must not be taken for an old one of the same name.
+        self.checkpoints.write_stale(directory)  # The new log must not be taken for an old one of the same name.
         directory.log_count += 1
         path = os.path.join(directory.path, folder_name(partition, kind))
         return PendingLog(self._log_options(path, partition.topic), directory, partition, topic_id, kind)
@@ -486,7 +444,7 @@ class LogManager:
         if offset >= managed.log.log_end_offset:
             managed.log.truncate_to(offset)  # No record goes, but perhaps an epoch that has none.
             return
-        self._lower_checkpoints(managed, offset)
+        self.checkpoints.lower(managed, offset)
         managed.log.truncate_to(offset)
         # The offset may have lain inside a batch, which went whole.
         self._rewrite_checkpoints(managed.directory)
@@ -494,18 +452,9 @@ class LogManager:
     def truncate_fully_and_start_at(self, partition: TopicPartition, offset: int) -> None:
         """Drop all records of a log and let it go on at `offset`."""
         managed = self._managed(partition)
-        self._lower_checkpoints(managed, offset)
+        self.checkpoints.lower(managed, offset)
         managed.log.truncate_fully_and_start_at(offset)
         self._rewrite_checkpoints(managed.directory)
-
-    def _lower_checkpoints(self, managed: ManagedLog, offset: int) -> None:
-        """Let no checkpoint say anything of the records from `offset` on, before they go."""
-        if offset < 0:
-            raise ValueError(f"a log can not be cut at offset {offset}")  # A checkpoint that says so can not be read.
-        managed.log.recovery_point = min(managed.log.recovery_point, offset)
-        # Where the log starts is lowered by the cut itself: without it, deleted records would be seen again.
-        for name in (RECOVERY_POINT_CHECKPOINT, LOG_START_OFFSET_CHECKPOINT):
-            self._write_checkpoint(managed.directory, name, (managed.partition, offset))
 
     def delete_log(self, partition: TopicPartition) -> None:
         """Take a log out of service; its files go after `file.delete.delay.ms`."""
@@ -632,39 +581,12 @@ class LogManager:
 
     def _write_everywhere(self, name: str) -> None:
         for directory in self._live_directories():
-            self._guard(directory, self._write_checkpoint, directory, name)
-
-    def _write_checkpoints(self, directory: LogDirectory) -> None:
-        for name in CHECKPOINTS:
-            self._write_checkpoint(directory, name)
+            self._guard(directory, self.checkpoints.write, directory, name)
 
     def _rewrite_checkpoints(self, directory: LogDirectory) -> None:
         """Write the checkpoints after logs lost something; on a full disk they stay stale until there is room."""
         directory.stale.update(CHECKPOINTS)
-        self._guard(directory, self._write_stale, directory)
-
-    def _write_stale(self, directory: LogDirectory) -> None:
-        for name in sorted(directory.stale):
-            self._write_checkpoint(directory, name)
-
-    def _write_checkpoint(
-        self, directory: LogDirectory, name: str, lowered: tuple[TopicPartition, int] | None = None
-    ) -> None:
-        """Write a checkpoint of a folder, with an offset that is to be `lowered` as if it were so already."""
-        offset_of = CHECKPOINTS[name]
-        offsets = {
-            managed.partition: offset_of(managed.log)
-            for managed in self.current_logs.values()
-            if managed.directory is directory and _is_written(name, managed.log)
-        }
-        if lowered is not None and lowered[0] in offsets:
-            offsets[lowered[0]] = min(offsets[lowered[0]], lowered[1])
-        directory.write_checkpoint(name, offsets)
-
-
-def _is_written(name: str, log: Log) -> bool:
-    """Tell whether a log is in a checkpoint: where it starts is known from its first segment as a rule."""
-    return name != LOG_START_OFFSET_CHECKPOINT or log.log_start_offset > log.segments.first.base_offset
+        self._guard(directory, self.checkpoints.write_stale, directory)
 
 
 def _distinct(paths: Iterable[str]) -> list[str]:

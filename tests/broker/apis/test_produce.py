@@ -11,7 +11,7 @@ from barnabas.client.connection import Connection, ConnectionFailedError
 from barnabas.embedded import Broker
 from barnabas.records import produce_frame
 from barnabas.records.codecs import Codec
-from barnabas.storage.log import LogAppendInfo
+from barnabas.storage.log_types import LogAppendInfo
 from barnabas.wire.apis import APIS, request_decoder, request_encoder, response_encoder
 from barnabas.wire.errors import ErrorCode
 from barnabas.wire.frames import RequestHeader, request_frame, response_frame

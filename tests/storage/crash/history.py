@@ -16,7 +16,8 @@ from barnabas.config import LogConfig
 from barnabas.records.builder import build_batch, end_transaction_marker
 from barnabas.storage.files import Files, read_whole
 from barnabas.storage.loader import LastKnown, load_log
-from barnabas.storage.log import Log, LogOptions
+from barnabas.storage.log import Log
+from barnabas.storage.log_types import LogOptions
 from barnabas.storage.segment import LogSegment, OpenSegments
 from barnabas.storage.transaction_index import AbortedTransaction
 

@@ -10,7 +10,7 @@ from barnabas.broker.request_channel import Request
 from barnabas.broker.services import Services
 from barnabas.model import TopicPartition
 from barnabas.storage.log_directory import LogDirectory
-from barnabas.storage.log_manager import ManagedLog
+from barnabas.storage.log_types import ManagedLog
 from barnabas.wire.errors import ApiError, ErrorCode
 from barnabas.wire.messages.log_dirs import (
     AlterReplicaLogDirPartitionResult,

@@ -34,7 +34,7 @@ from barnabas.records.batch import (
     PRODUCER_ID_POSITION,
     TRANSACTIONAL,
 )
-from barnabas.storage.log import LogAppendInfo
+from barnabas.storage.log_types import LogAppendInfo
 from barnabas.wire.apis import APIS, response_encoder
 from barnabas.wire.errors import ApiError, ErrorCode
 from barnabas.wire.frames import SIZE, response_frame

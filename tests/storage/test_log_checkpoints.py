@@ -1,4 +1,4 @@
-"""LogManager: no checkpoint vouches for what comes after it, wherever the broker was killed."""
+"""The checkpoints of log directories: none vouches for what comes after it, wherever the broker was killed."""
 
 import errno
 from collections.abc import Callable
