@@ -1,7 +1,11 @@
 """DescribeLogDirs: v1-5, what lies where. AlterReplicaLogDirs: v1-2, moving a replica to another log directory.
 
 DescribeLogDirs answers every log directory with the partitions that were asked for (null: all), their sizes and, from
-version 4 on, the room on the disk (KIP-827). A directory that is offline has KAFKA_STORAGE_ERROR.
+version 4 on, the room on the disk (KIP-827). A directory that is offline has KAFKA_STORAGE_ERROR. A log on its way
+into a directory is there too, with is_future_key and how many offsets it lacks.
+
+AlterReplicaLogDirs begins moves and does not wait for them (broker/replica_moves.py). Naming the directory that a log
+is in ends its move. A partition that is not here is refused; Kafka also remembers the wish until the partition comes.
 """
 
 import os
@@ -9,8 +13,8 @@ import os
 from barnabas.broker.request_channel import Request
 from barnabas.broker.services import Services
 from barnabas.model import TopicPartition
+from barnabas.storage.future_log import FutureLog
 from barnabas.storage.log_directory import LogDirectory
-from barnabas.storage.log_types import ManagedLog
 from barnabas.wire.errors import ApiError, ErrorCode
 from barnabas.wire.messages.log_dirs import (
     AlterReplicaLogDirPartitionResult,
@@ -45,25 +49,26 @@ def _describe(broker: Services, directory: LogDirectory, asked: set[tuple[str, i
     result.total_bytes, result.usable_bytes = _room(directory.path)
     topics: dict[str, DescribeLogDirsTopic] = {}
     manager = broker.log_manager
-    for logs, is_future in ((manager.current_logs, False), (manager.future_logs, True)):
-        for name, managed in logs.items():
-            if managed.directory is directory and (asked is None or name in asked):
-                topic = topics.setdefault(name.topic, DescribeLogDirsTopic(name=name.topic))
-                topic.partitions.append(_partition(broker, name, managed, is_future=is_future))
+    current = [(it.partition, it.log.size_bytes) for it in manager.current_logs.values() if it.directory is directory]
+    current += [(one.partition, one.size_bytes) for one in manager.loading.in_directory(directory)]
+    moves = [move for move in broker.replica_moves.running.values() if move.target is directory]
+    found = [
+        *((name, DescribeLogDirsPartition(partition_index=name.partition, partition_size=it)) for name, it in current),
+        *((move.name, _future(move.name, move.future)) for move in moves),
+    ]
+    for name, partition in found:
+        if asked is None or name in asked:
+            topics.setdefault(name.topic, DescribeLogDirsTopic(name=name.topic)).partitions.append(partition)
     result.topics = list(topics.values())
     return result
 
 
-def _partition(
-    broker: Services, name: TopicPartition, managed: ManagedLog, *, is_future: bool
-) -> DescribeLogDirsPartition:
-    log = managed.log
-    lag = 0
-    if is_future:
-        current = broker.log_manager.current_logs.get(name)
-        lag = max(0, current.log.log_end_offset - log.log_end_offset) if current else 0
+def _future(name: TopicPartition, future: FutureLog) -> DescribeLogDirsPartition:
     return DescribeLogDirsPartition(
-        partition_index=name.partition, partition_size=log.size_bytes, offset_lag=lag, is_future_key=is_future
+        partition_index=name.partition,
+        partition_size=future.size_bytes,
+        offset_lag=future.offset_lag,
+        is_future_key=True,
     )
 
 
@@ -105,5 +110,4 @@ def _move(broker: Services, name: TopicPartition, path: str) -> None:
     if target.failure is not None:
         raise ApiError(ErrorCode.KAFKA_STORAGE_ERROR, f"{path} is offline")
     partition = broker.replica_manager.partition(name.topic, name.partition)
-    if broker.log_manager.directory_of(partition.topic_partition) is not target:
-        raise ApiError(ErrorCode.KAFKA_STORAGE_ERROR, "moving replicas between log directories is not there yet")
+    broker.replica_moves.request(partition, target)
