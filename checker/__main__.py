@@ -1,5 +1,9 @@
 """`python -m checker --minutes 3`: run again and again, and report what was done and what was found.
 
+A third of the time goes to rounds of producers, consumers and transactions, each with a broker of its own; the rest to
+one long run with topics that are compacted, retained, cut and deleted, whose memory, file handles, threads and disk are
+measured every second. Its report is a page, whose path is printed at the end.
+
 The exit code is 1 when something was found; the folder with histories and data is then kept, and named. With --seed a
 run is repeated: the same settings, faults and choices. With --history a history is analysed once more.
 """
@@ -15,6 +19,7 @@ from pathlib import Path
 
 from barnabas.clock import SystemClock
 from checker.analysis import analyse, fault_counts, operation_counts
+from checker.care.run import CareResult, run_care
 from checker.history import Operation, read_history
 from checker.model import Finding
 from checker.run import run, settings_for
@@ -62,6 +67,31 @@ def soak(minutes: float, seed: int, folder: Path) -> int:
     return count
 
 
+def soak_care(minutes: float, seed: int, folder: Path) -> int:
+    """Do the long run; returns the number of findings."""
+    care_folder = folder / "care"
+    care_folder.mkdir(parents=True)
+    print(f"\nseed {seed}, {minutes * 60:.0f} s of compaction, retention, deletion and restarts", flush=True)
+    result = run_care(seed, minutes * 60, care_folder)
+    print(care_report(result), flush=True)
+    if not result.findings:
+        shutil.rmtree(care_folder / "data")
+    return len(result.findings)
+
+
+def care_report(result: CareResult) -> str:
+    """What was done in the long run, what was measured, and what was found."""
+    lines = [f"  {name:<28} {count:,}" for name, count in sorted(result.counts.items())]
+    faults = ", ".join(f"{count} x {action}" for action, count in result.faults.most_common())
+    lines.append(f"  {'faults':<28} {faults or 'none'}")
+    lines += [f"  {'level' if level.is_level else 'GREW':<6} {level}" for level in result.levels]
+    kinds = Counter(finding.kind for finding in result.findings)
+    lines.append(f"  findings     {', '.join(f'{count} x {kind}' for kind, count in kinds.items()) or 'none'}")
+    lines += [f"    {finding.kind}: {finding.sentence}" for finding in result.findings[: 4 * SHOWN_MAX]]
+    lines.append(f"  report       {result.page}")
+    return "\n".join(lines)
+
+
 def main(arguments: Sequence[str]) -> int:
     """Soak, or look at a history again."""
     parser = argparse.ArgumentParser(prog="checker", description="Load a broker, do harm to it, and check its answers.")
@@ -77,7 +107,8 @@ def main(arguments: Sequence[str]) -> int:
         return 1 if findings else 0
     seed = random.SystemRandom().randrange(1 << 32) if options.seed is None else options.seed
     folder = options.folder or Path(tempfile.mkdtemp(prefix="barnabas-soak-"))
-    count = soak(options.minutes, seed, folder)
+    count = soak(options.minutes / 3, seed, folder)
+    count += soak_care(options.minutes * 2 / 3, seed, folder)
     print(f"\n{count} findings" if count else "\nnothing was found", flush=True)
     return 1 if count else 0
 

@@ -111,22 +111,24 @@ def run(seed: int, seconds: float, folder: Path) -> Result:
             topics = {INPUT_TOPIC: PARTITIONS, OUTPUT_TOPIC: OUTPUT_PARTITIONS}
             failures = create_topics(client, [NewTopic(name=name, partitions=count) for name, count in topics.items()])
             assert not failures, failures
-        threads = [_start(world, name, client) for name, client in clients(world.chance("clients"))]
+        threads = [start_client(world, name, client) for name, client in clients(world.chance("clients"))]
         try:
             nemesis.run(history.now() + seconds)
         finally:
             world.stopping.set()
-            _join(world, threads)
+            join_clients(world, threads)
         nemesis.do("kill")
         read_everything(world)
         nemesis.stop()
-    _verify(world, folder / "data")
+    verify(world, folder / "data")
     history.close()
     operations = read_history(history.path)
     return Result(seed=seed, history=history.path, operations=operations, findings=analyse(operations))
 
 
-def _start(world: World, name: str, client: Callable[[World, str], None]) -> threading.Thread:
+def start_client(world: World, name: str, client: Callable[[World, str], None]) -> threading.Thread:
+    """Let a client run on a thread; what it fails with is trouble."""
+
     def guarded() -> None:
         try:
             client(world, name)
@@ -138,7 +140,8 @@ def _start(world: World, name: str, client: Callable[[World, str], None]) -> thr
     return thread
 
 
-def _join(world: World, threads: list[threading.Thread]) -> None:
+def join_clients(world: World, threads: list[threading.Thread]) -> None:
+    """Wait for clients to finish; one that does not is trouble."""
     deadline = world.history.now() + JOIN_TIMEOUT_S
     for thread in threads:
         thread.join(max(0.0, deadline - world.history.now()))
@@ -188,7 +191,8 @@ def _read_all(world: World, isolation: str, ends: dict[str, int], stable_ends: d
         world.history.note(NAME, body)
 
 
-def _verify(world: World, data: Path) -> None:
+def verify(world: World, data: Path) -> None:
+    """Let `barnabas verify` look at the folder; what it finds is trouble."""
     command = [sys.executable, "-m", "barnabas.cli.main", "verify", str(data)]
     done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=VERIFY_TIMEOUT_S)
     if done.returncode:
