@@ -2,19 +2,31 @@
 
 import socket
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any
 
 from barnabas.wire.apis import APIS, request_encoder, response_decoder
 from barnabas.wire.frames import RequestHeader, request_frame
+from barnabas.wire.messages.configs import (
+    IncrementalAlterConfigsReqAlterableConfig,
+    IncrementalAlterConfigsReqAlterConfigsResource,
+    IncrementalAlterConfigsRequest,
+)
 from barnabas.wire.messages.list_offsets import ListOffsetsPartition, ListOffsetsRequest, ListOffsetsTopic
 from barnabas.wire.messages.metadata import MetadataRequest, MetadataRequestTopic
-from barnabas.wire.messages.topics import CreatableTopic, CreateTopicsRequest, DeleteTopicsRequest, DeleteTopicState
+from barnabas.wire.messages.topics import (
+    CreatableTopic,
+    CreatableTopicConfig,
+    CreateTopicsRequest,
+    DeleteTopicsRequest,
+    DeleteTopicState,
+)
 from bench.load.spec import LoadError
 
-METADATA, LIST_OFFSETS, CREATE_TOPICS, DELETE_TOPICS = 3, 2, 19, 20
-VERSIONS = {METADATA: 9, LIST_OFFSETS: 6, CREATE_TOPICS: 5, DELETE_TOPICS: 6}
-LATEST = -1
+METADATA, LIST_OFFSETS, CREATE_TOPICS, DELETE_TOPICS, ALTER_CONFIGS = 3, 2, 19, 20, 44
+VERSIONS = {METADATA: 9, LIST_OFFSETS: 6, CREATE_TOPICS: 5, DELETE_TOPICS: 6, ALTER_CONFIGS: 1}
+LATEST, EARLIEST = -1, -2
+TOPIC_RESOURCE = 2
 TIMEOUT_S = 60.0
 TIMEOUT_MS = int(TIMEOUT_S * 1000)
 # Size and correlation id, and the tagged fields of the header: all versions above are flexible.
@@ -50,17 +62,31 @@ class Control:
         """Close the connection."""
         self._socket.close()
 
-    def create_topic(self, topic: str, partitions: int) -> None:
+    def create_topic(self, topic: str, partitions: int, settings: Mapping[str, str] | None = None) -> None:
         """Make a topic and wait until every partition of it has a leader."""
-        request = CreateTopicsRequest(
-            topics=[CreatableTopic(name=topic, num_partitions=partitions, replication_factor=1)], timeout_ms=TIMEOUT_MS
-        )
+        configs = [CreatableTopicConfig(name=name, value=value) for name, value in (settings or {}).items()]
+        wanted = CreatableTopic(name=topic, num_partitions=partitions, replication_factor=1, configs=configs)
+        request = CreateTopicsRequest(topics=[wanted], timeout_ms=TIMEOUT_MS)
         result = self.ask(CREATE_TOPICS, request).topics[0]
         if result.error_code:
             raise LoadError(f"topic {topic} is not created: error {result.error_code}, {result.error_message}")
+        self.wait_for(topic, partitions)
+
+    def wait_for(self, topic: str, partitions: int) -> None:
+        """Wait until every partition of a topic answers."""
         self._wait(lambda: self._leaders(topic) == partitions, f"topic {topic} has no leaders")
         # A leader that is named may still be opening its log.
-        self._wait(lambda: self._end_offsets(topic, partitions) is not None, f"topic {topic} is not led")
+        self._wait(lambda: self._offsets(topic, partitions, LATEST) is not None, f"topic {topic} is not led")
+
+    def alter_topic(self, topic: str, settings: Mapping[str, str]) -> None:
+        """Change settings of a topic."""
+        changes = [IncrementalAlterConfigsReqAlterableConfig(name=name, value=text) for name, text in settings.items()]
+        resource = IncrementalAlterConfigsReqAlterConfigsResource(
+            resource_type=TOPIC_RESOURCE, resource_name=topic, configs=changes
+        )
+        result = self.ask(ALTER_CONFIGS, IncrementalAlterConfigsRequest(resources=[resource])).responses[0]
+        if result.error_code:
+            raise LoadError(f"topic {topic} is not altered: error {result.error_code}, {result.error_message}")
 
     def delete_topic(self, topic: str) -> None:
         """Delete a topic."""
@@ -71,13 +97,17 @@ class Control:
 
     def end_offsets(self, topic: str, partitions: int) -> list[int]:
         """The end offset of every partition."""
-        offsets = self._end_offsets(topic, partitions)
+        return self.offsets(topic, partitions, LATEST)
+
+    def offsets(self, topic: str, partitions: int, timestamp: int) -> list[int]:
+        """The first or the end offset of every partition, by EARLIEST or LATEST."""
+        offsets = self._offsets(topic, partitions, timestamp)
         if offsets is None:
-            raise LoadError(f"the end offsets of {topic} are not known")
+            raise LoadError(f"the offsets of {topic} are not known")
         return offsets
 
-    def _end_offsets(self, topic: str, partitions: int) -> list[int] | None:
-        wanted = [ListOffsetsPartition(partition_index=index, timestamp=LATEST) for index in range(partitions)]
+    def _offsets(self, topic: str, partitions: int, timestamp: int) -> list[int] | None:
+        wanted = [ListOffsetsPartition(partition_index=index, timestamp=timestamp) for index in range(partitions)]
         request = ListOffsetsRequest(replica_id=-1, topics=[ListOffsetsTopic(name=topic, partitions=wanted)])
         found = self.ask(LIST_OFFSETS, request).topics[0].partitions
         if any(partition.error_code for partition in found):

@@ -49,13 +49,21 @@ class Peer:
         self.port = port
         # If the benchmark itself is killed, the kernel ends the broker too.
         setpriv = shutil.which("setpriv")
-        if setpriv is not None:
-            command = [setpriv, "--pdeathsig", "KILL", *command]
+        self._command = command if setpriv is None else [setpriv, "--pdeathsig", "KILL", *command]
+        self.start()
+
+    def start(self) -> None:
+        """Start it, on what it has on disk; `ready_s` says how long that took."""
         started = time.perf_counter()
-        with open(folder / "output", "wb") as output:
-            self._process = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=output, stderr=output)
+        with open(self.folder / "output", "wb") as output:
+            self._process = subprocess.Popen(self._command, stdin=subprocess.DEVNULL, stdout=output, stderr=output)
         self._wait_until_it_answers()
         self.ready_s = time.perf_counter() - started
+
+    def kill(self) -> None:
+        """Kill it, as a crash would; its data stays."""
+        self._process.kill()
+        self._process.wait()
 
     def cost(self) -> ProcessCost:
         """What the broker has cost so far."""
@@ -97,7 +105,7 @@ def start_barnabas(folder: Path, more: Mapping[str, str | int] | None = None) ->
     return Peer("Barnabas", folder, port, command)
 
 
-def start_kafka(folder: Path) -> Peer:
+def start_kafka(folder: Path, more: Mapping[str, str | int] | None = None) -> Peer:
     """A Kafka of one node on an empty data folder; raises PeerUnavailableError where this machine can not run one."""
     java, jars = require_java(), fetch_kafka()
     folder.mkdir(parents=True)
@@ -117,6 +125,7 @@ def start_kafka(folder: Path) -> Peer:
         # Without it, nothing is deleted in the first 30 seconds.
         "log.initial.task.delay.ms": 500,
         **SETTINGS,
+        **(more or {}),
     }
     text = "".join(f"{name}={value}\n" for name, value in properties.items())
     (folder / "server.properties").write_text(text, encoding="utf-8")

@@ -96,7 +96,7 @@ def _build_ring(spec: LoadSpec, partitions: list[int], batches: dict[int, bytes]
     size = len(batches[partitions[0]])
     frames_wanted = max(spec.in_flight, min(RING_FRAMES_MIN, RING_BYTES_MAX // size))
     order = partitions * math.ceil(frames_wanted / len(partitions))
-    frames = [_produce_frame(spec, partition, batches[partition], slot) for slot, partition in enumerate(order)]
+    frames = [produce_frame(spec, partition, batches[partition], slot) for slot, partition in enumerate(order)]
     answers = [_answer(spec, partition, slot) for slot, partition in enumerate(order)]
     assert len({len(frame) for frame in frames}) == 1
     assert len({len(answer) for answer in answers}) == 1
@@ -110,7 +110,8 @@ def _build_ring(spec: LoadSpec, partitions: list[int], batches: dict[int, bytes]
     )
 
 
-def _produce_frame(spec: LoadSpec, partition: int, batch: bytes, slot: int) -> bytes:
+def produce_frame(spec: LoadSpec, partition: int, batch: bytes, slot: int) -> bytes:
+    """A request with one batch, whose correlation id is its slot."""
     data = PartitionProduceData(index=partition, records=batch)
     request = ProduceRequest(
         acks=spec.acks,
