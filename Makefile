@@ -4,7 +4,7 @@
 #   make test              all checks and all tests, as CI runs them (ARGS="-k segment" passes arguments to pytest)
 #   make check             format, lint, types, layers
 #   make bench             measure (SECTION=log runs one section)
-#   make soak              kill a loaded broker again and again, and check everything it said (MINUTES=3)
+#   make soak              kill, compact, delete and restart under load, check all answers, plot what it takes (MINUTES=3)
 #   make clean             remove everything that was made here
 
 PYTHON ?= python3
@@ -13,7 +13,7 @@ BIN    := $(VENV)/bin
 PIP    := $(BIN)/python -m pip --quiet --disable-pip-version-check
 SETUP  := $(VENV)/.setup-complete
 KERNEL := $(VENV)/.kernel-complete
-KERNEL_SOURCES := $(addprefix src/barnabas/records/,columns.py kernel.py produce_frame.py)
+KERNEL_SOURCES := $(addprefix src/barnabas/records/,batch_walk.py columns.py compaction.py kernel.py produce_frame.py)
 
 # How many processes share the tests. Brokers, Kafka and Spark run beside them, so that more gain nothing on two cores.
 WORKERS ?= 2

@@ -10,7 +10,7 @@ import sys
 from setuptools import Extension, setup
 from setuptools.command.build_ext import build_ext
 
-KERNELS = ("columns", "kernel", "produce_frame")
+KERNELS = ("batch_walk", "columns", "compaction", "kernel", "produce_frame")
 
 
 class BuildOptionalExtension(build_ext):

@@ -12,9 +12,13 @@ from pathlib import Path
 import pytest
 from hypothesis import HealthCheck, settings
 
+from barnabas.embedded import DEFAULTS
 from tests.kafka_peer.fixtures import kafka_jars, kafka_peer, killed_kafka, stopped_kafka
 
 __all__ = ["kafka_jars", "kafka_peer", "killed_kafka", "stopped_kafka"]
+
+# The records of most tests have timestamps of years ago. Those of retention say how long they keep theirs.
+DEFAULTS["log.retention.ms"] = "-1"
 
 # Deadlines measure the machine, not the code; and a shared machine is sometimes slow at making examples.
 settings.register_profile(
@@ -34,6 +38,9 @@ settings.register_profile(
     suppress_health_check=[HealthCheck.too_slow],
 )
 settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "ci"))
+
+# The settings of every Spark that a test starts, in this process or in another.
+os.environ.setdefault("SPARK_CONF_DIR", str(Path(__file__).parent / "spark" / "conf"))
 
 
 # Folders whose tests share something that takes long to start, so that one process runs them all; the longest first.

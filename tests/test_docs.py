@@ -118,7 +118,9 @@ def test_the_broker_starts_as_operations_says(tmp_path: Path) -> None:
 def test_groups_and_transactions_are_operated_as_operations_says(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    lines = [line for line in commands("docs/OPERATIONS.md", "barnabas") if line.split()[1] != "serve"]
+    lines = [
+        line for line in commands("docs/OPERATIONS.md", "barnabas") if line.split()[1] in ("groups", "transactions")
+    ]
     assert [line.split()[2] for line in lines] == [
         *("list", "describe", "reset", "reset", "reset", "delete"),
         *("list", "describe", "abort", "abort"),
@@ -144,6 +146,34 @@ def test_groups_and_transactions_are_operated_as_operations_says(
     assert said[4].stdout.splitlines()[2] == "billing\torders\t2\t42\t0"
     assert said[7].stdout.startswith("billing-1\tOngoing\t")
     assert said[9].stdout.startswith("aborted orders-0 from offset 42 on")
+
+
+def test_the_status_is_asked_for_as_operations_says(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    lines = [line for line in commands("docs/OPERATIONS.md", "barnabas") if line.split()[1] == "status"]
+    with Broker(data=tmp_path / "data") as broker:
+        monkeypatch.setenv("BARNABAS_BOOTSTRAP_SERVERS", broker.bootstrap_servers)
+        people, program = (run(line, tmp_path) for line in lines)
+    assert (people.returncode, program.returncode) == (0, 0), (people, program)
+    assert "RUNNING" in people.stdout
+    assert json.loads(program.stdout)["log_directories"][0]["state"] == "online"
+
+
+def test_retention_is_explained_as_operations_says(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    lines = [line for line in commands("docs/OPERATIONS.md", "barnabas") if line.split()[1:3] == ["topics", "explain"]]
+    assert len(lines) == 2
+    with Broker(data=tmp_path / "data") as broker:
+        monkeypatch.setenv("BARNABAS_BOOTSTRAP_SERVERS", broker.bootstrap_servers)
+        with Client(broker.bootstrap_servers) as client, Producer(client) as producer:
+            topic = NewTopic(name="orders", partitions=2, configs={"retention.ms": "604800000"})
+            assert create_topics(client, [topic]) == {}
+            producer.send("orders", b"v", partition=0)
+        said = [run(line, tmp_path) for line in lines]
+    assert [finished.returncode for finished in said] == [0, 0], said
+    rows = [line.split("\t") for line in said[0].stdout.splitlines()]
+    assert [row[:4] for row in rows] == [["orders", "0", "0", "1"], ["orders", "1", "0", "0"]]
+    assert "retention.ms=604800000" in rows[0][-2]
+    (partition,) = json.loads(said[1].stdout)["partitions"]
+    assert [segment["reason"] for segment in partition["segments"]] == ["within-limits"]
 
 
 def test_the_tables_of_settings_are_complete() -> None:

@@ -29,6 +29,7 @@ from barnabas.config import (
     parse_value,
     setting,
     settings_of,
+    share,
     text_of,
     whole_number,
 )
@@ -79,6 +80,11 @@ def endpoints() -> Allowed:
 def text() -> Allowed:
     """Allow any text."""
     return Allowed(str.strip, lambda value: True, "a text")
+
+
+def positive_number() -> Allowed:
+    """Allow a number above 0."""
+    return Allowed(float, lambda value: value > 0, "a number above 0")
 
 
 def pairs(value: Allowed, words: str) -> Allowed:
@@ -225,6 +231,51 @@ class BrokerConfig:
         600_000,
         whole_number(1, INT_MAX),
         "How often it is looked for producers that went quiet.",
+    )
+    log_retention_check_interval_ms: int = setting(
+        "log.retention.check.interval.ms",
+        300_000,
+        whole_number(1),
+        "How often it is looked for segments to delete, besides at the start and when a segment is closed.",
+    )
+    log_retention_disk_percent: int = setting(
+        "log.retention.disk.percent",
+        -1,
+        whole_number(-1, 100),
+        "The oldest segments are deleted while a log directory's disk is used above this; -1 or 0: off. Not in Kafka.",
+    )
+    log_cleaner_enable: bool = setting(
+        "log.cleaner.enable", True, boolean(), "Whether the logs of compacted topics are cleaned."
+    )
+    log_cleaner_threads: int = setting(
+        "log.cleaner.threads", 1, whole_number(1, 1024), "How many logs may be cleaned at a time, each by a process."
+    )
+    log_cleaner_dedupe_buffer_size: int = setting(
+        "log.cleaner.dedupe.buffer.size",
+        128 << 20,
+        whole_number(1),
+        "The memory for keys of all cleans together; a key takes 24 bytes, and more keys take more rounds.",
+    )
+    log_cleaner_io_buffer_size: int = setting(
+        "log.cleaner.io.buffer.size",
+        512 << 10,
+        whole_number(1, INT_MAX),
+        "The memory from which all cleans together write.",
+    )
+    log_cleaner_io_buffer_load_factor: float = setting(
+        "log.cleaner.io.buffer.load.factor",
+        0.9,
+        share(),
+        "How full the memory for keys may get; searching takes longer in a fuller one.",
+    )
+    log_cleaner_io_max_bytes_per_second: float = setting(
+        "log.cleaner.io.max.bytes.per.second",
+        1.7976931348623157e308,
+        positive_number(),
+        "How many bytes a second all cleans together may read and write.",
+    )
+    log_cleaner_backoff_ms: int = setting(
+        "log.cleaner.backoff.ms", 15_000, whole_number(1), "How often it is looked for logs to clean."
     )
     log_initial_task_delay_ms: int = setting(
         "log.initial.task.delay.ms", 30_000, whole_number(0), "How long after the start the work on schedule begins."

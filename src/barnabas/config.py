@@ -253,6 +253,13 @@ class LogConfig:
         "Segments whose last record is older than this are deleted; -1 is no limit.",
         "log.retention.ms",
     )
+    retention_topic_bytes: int = setting(
+        "retention.topic.bytes",
+        -1,
+        whole_number(-1),
+        "The oldest segments are deleted while all partitions of a topic here have more; -1 is no limit. Not in Kafka.",
+        "log.retention.topic.bytes",
+    )
     segment_bytes: int = setting(
         "segment.bytes",
         1 << 30,
@@ -313,6 +320,12 @@ class LogManagerConfig:
         DAY_MS,
         whole_number(1, INT_MAX),
         "How long the sequence numbers of a producer that went quiet are remembered.",
+    )
+    log_dirs_reserve_bytes: int = setting(
+        "barnabas.log.dirs.reserve.bytes",
+        4 << 20,
+        whole_number(0),
+        "So much room is kept in every folder, for what must be written when its disk is full. Not in Kafka.",
     )
 
 

@@ -9,7 +9,7 @@ from uuid import uuid4
 import pytest
 
 from barnabas.broker.metrics import TopicStats
-from barnabas.broker.partition import READ_COMMITTED, Partition
+from barnabas.broker.partition import READ_COMMITTED, ROOM_FOR_ALL, ROOM_FOR_OWN, Partition
 from barnabas.config import LONG_MAX, LogConfig
 from barnabas.model import TopicPartition
 from barnabas.records.builder import OwnBatch
@@ -149,7 +149,11 @@ def test_a_full_disk_refuses_the_append_and_nothing_else(setting: Setting) -> No
     setting.disk.fail_next_write(errno.ENOSPC)
     with refused(ErrorCode.KAFKA_STORAGE_ERROR, "No space left"):
         partition.append_records_to_leader(batch(), 1)
-    assert setting.errors == []
+    assert setting.errors == [(NAME, errno.ENOSPC)]  # Whoever is told refuses the next ones before they are tried.
+    partition.room = ROOM_FOR_OWN
+    with refused(ErrorCode.KAFKA_STORAGE_ERROR, "the log directory of orders-0 is full"):
+        partition.append_records_to_leader(batch(), 1)
+    partition.room = ROOM_FOR_ALL
     assert partition.append_records_to_leader(batch(), 1).first_offset == 0
 
 

@@ -201,13 +201,18 @@ def test_a_failed_write_takes_its_directory_offline(broker: Broker, connection: 
 
 
 def test_a_full_disk_is_written_to_again_when_there_is_room(
-    broker: Broker, connection: Connection, disk: MemoryFiles
+    broker: Broker, connection: Connection, clock: ManualClock, disk: MemoryFiles
 ) -> None:
     create_topic(connection, "orders")
+    watch = broker.server._disk_watch
+    assert watch is not None
     for _ in range(2):  # The short way knows the partition the second time.
         disk.fail("write", code=errno.ENOSPC, after_bytes=20, once=False)
         assert produce(connection, "orders", batch_of()).error_code == ErrorCode.KAFKA_STORAGE_ERROR
+        until_on_loop(broker, lambda: len(watch._watched) == 1)
         disk.heal()
+        clock.advance(1_000)
+        until_on_loop(broker, lambda: not any(it.is_full for it in broker.server.services.log_manager.directories))
         assert produce(connection, "orders", batch_of()).error_code == ErrorCode.NONE
     assert offsets_of(fetch(connection, "orders", 0)) == [0, 1]
     stats = broker.server.services.replica_manager.topic_stats.topic("orders")
@@ -238,27 +243,44 @@ def test_a_log_that_can_not_be_made_is_the_answer_to_its_topic(
 
 
 @pytest.mark.parametrize("operation", ["make_directory", "open", "write", "sync_directory"])
-def test_logs_that_found_no_room_are_made_when_there_is_some(
+def test_logs_that_found_no_room_are_made_where_there_is_some(
     broker: Broker, connection: Connection, clock: ManualClock, disk: MemoryFiles, operation: str
 ) -> None:
     folder = broker.server.services.log_manager.directories[1].path  # The metadata is in the other one.
-    disk.fail(operation, code=errno.ENOSPC, under=folder, once=False)
+    disk.fail(operation, "allocate", code=errno.ENOSPC, under=folder, once=False)
     topic = CreatableTopic(name="orders", num_partitions=2, replication_factor=1)
     (result,) = connection.request(CreateTopicsRequest(topics=[topic])).topics
     assert result.error_code == ErrorCode.KAFKA_STORAGE_ERROR
     assert leaders_of(connection, "orders") == [(0, 0), (-1, ErrorCode.LEADER_NOT_AVAILABLE)]
     partitions = broker.server.services.replica_manager.partitions
-    making = broker.server.services.topic_changes._making
-    clock.advance(10_000)
-    until_on_loop(broker, lambda: not making)
-    assert ("orders", 1) not in partitions
-    disk.heal()
+    assert not disk.exists(f"{folder}/orders-1")
     clock.advance(10_000)
     until_on_loop(broker, lambda: ("orders", 1) in partitions)
     assert leaders_of(connection, "orders") == [(0, 0), (0, 0)]
     for index in range(2):
         batch = batch_of(timestamp=clock.now_ms())
         assert produce(connection, "orders", batch, index).error_code == ErrorCode.NONE
+
+
+@pytest.mark.parametrize("code", [errno.EIO, errno.EROFS, errno.EACCES])
+def test_a_directory_in_which_no_log_can_be_made_is_offline_alone(
+    broker: Broker,
+    connection: Connection,
+    clock: ManualClock,
+    disk: MemoryFiles,
+    caplog: pytest.LogCaptureFixture,
+    code: int,
+) -> None:
+    folder = broker.server.services.log_manager.directories[1].path
+    disk.fail("write", code=code, under=folder, once=False)
+    topic = CreatableTopic(name="orders", num_partitions=2, replication_factor=1)
+    (result,) = connection.request(CreateTopicsRequest(topics=[topic])).topics
+    assert result.error_code == ErrorCode.KAFKA_STORAGE_ERROR
+    assert caplog.text.count(f"{folder} failed and is offline until a restart") == 1
+    clock.advance(10_000)
+    partitions = broker.server.services.replica_manager.partitions
+    until_on_loop(broker, lambda: len(partitions) == 2)
+    assert leaders_of(connection, "orders") == [(0, 0), (0, 0)]
 
 
 def test_a_deleted_topic_is_not_tried_again(

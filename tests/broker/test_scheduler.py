@@ -1,6 +1,7 @@
 """Timers go by the clock, on the loop, in order; the pool calls back on the loop."""
 
 import threading
+from concurrent.futures import Future
 
 import pytest
 
@@ -126,3 +127,28 @@ def test_the_pool_works_on_a_thread_and_calls_back_on_the_loop(error: OSError | 
         assert answers == [(None, error) if error else (7, None)]
         assert threads[0].startswith("barnabas-io")
         assert threads[1] == threading.current_thread().name
+
+
+def test_what_had_not_begun_when_the_pool_closed_is_dropped_without_a_word(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    with hand_loop() as hand:
+        pool = IoPool(hand.loop, 1)
+        waiting: Future[None] = Future()
+        monkeypatch.setattr(pool, "_pool", SubmitsOnly(waiting))
+        answers: list[object] = []
+        pool.submit(lambda: None, lambda result, error: answers.append(error))
+        waiting.cancel()
+        hand.turn()
+        assert answers == []
+        assert caplog.text == ""
+
+
+class SubmitsOnly:
+    """Threads that never come to do anything."""
+
+    def __init__(self, future: "Future[None]") -> None:
+        self._future = future
+
+    def submit(self, work: object) -> "Future[None]":
+        return self._future

@@ -30,6 +30,8 @@ def services(given: dict[str, str], **listening: Endpoint) -> Services:
             "groups",
             "transactions",
             "bulk_loads",
+            "replica_moves",
+            "log_retention",
         )
     )
     return Services(node_id=0, config=cast(Any, Config(given)), listening=listening, **parts)

@@ -15,7 +15,8 @@ from barnabas.embedded import Broker
 from barnabas.model import TopicPartition
 from barnabas.server.broker_server import METADATA_FILE
 from barnabas.storage.files import OsFiles
-from barnabas.storage.log_manager import LogManager, LogManagerOptions, PendingLog
+from barnabas.storage.log_loading import PendingLog
+from barnabas.storage.log_manager import LogManager, LogManagerOptions
 from barnabas.wire.errors import ErrorCode
 from barnabas.wire.messages.metadata import MetadataRequest
 from barnabas.wire.messages.topics import (

@@ -23,7 +23,7 @@ _NUMBERS = itertools.count()
 def running_broker(kind: str, folder: Path, request: pytest.FixtureRequest) -> Iterator[str]:
     """Run a broker, and give its bootstrap servers."""
     if kind == "barnabas":
-        with Broker(data=folder, settings=SETTINGS) as broker:
+        with Broker(data=folder, settings={**SETTINGS, **KEEP_FOR_EVER}) as broker:
             yield broker.bootstrap_servers
         return
     assert kind == "kafka"

@@ -21,6 +21,8 @@ SETTINGS = {
     "num.partitions": "2",
     # A deleted topic gives its files back while the next scenario runs, not after a minute.
     "log.segment.delete.delay.ms": "1000",
+    # What scenarios send has timestamps of years ago.
+    "log.retention.ms": "-1",
     # Groups and transactions notice in seconds that a client is gone.
     "group.initial.rebalance.delay.ms": "0",
     "group.min.session.timeout.ms": "1000",

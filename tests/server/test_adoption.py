@@ -16,7 +16,8 @@ from barnabas.storage.files import OsFiles
 from barnabas.storage.log_manager import LogManager, LogManagerOptions
 from barnabas.wire.errors import ApiError, ErrorCode
 from barnabas.wire.messages.producers import InitProducerIdRequest
-from tests.broker.asking import connected, create_topic, fetch, offsets_of, produce
+from tests.broker.asking import connected, create_topic, fetch, incremental, offsets_of, produce, topic_changes
+from tests.broker.turning import until, until_on_loop
 from tests.storage.builders import sent_by
 
 
@@ -143,3 +144,19 @@ def test_kafkas_own_metadata_topic_is_left_alone(tmp_path: Path) -> None:
         with pytest.raises(AssertionError, match=r"INVALID_TOPIC|17"):
             create_topic(connection, "__cluster_metadata")
     assert list((tmp_path / "__cluster_metadata-0").iterdir()) == []
+
+
+def test_what_kafka_wrote_is_not_deleted_before_its_settings_are_known(tmp_path: Path) -> None:
+    """Its topic may have been kept for ever, or compacted; its files do not say."""
+    foreign_folder(tmp_path, {"orders": uuid4()})
+    settings = {"log.retention.ms": 0, "log.retention.bytes": 0, "log.initial.task.delay.ms": 0}
+    settings["log.retention.check.interval.ms"] = 1
+    with Broker(in_process=True, data=tmp_path, settings=settings) as broker:
+        image = broker.server.services.cache.topics["orders"]
+        assert image.config == {"retention.ms": "-1", "retention.bytes": "-1"}
+        until_on_loop(broker, lambda: not broker.server.services.log_retention.is_running)
+        with connected(broker) as connection:
+            assert offsets_of(fetch(connection, "orders", 0)) == [0]
+            changes = topic_changes("orders", ("retention.ms", 1, None))
+            assert connection.request(incremental(changes)).responses[0].error_code == ErrorCode.NONE
+            until(lambda: fetch(connection, "orders", 0).error_code == ErrorCode.OFFSET_OUT_OF_RANGE)

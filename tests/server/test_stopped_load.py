@@ -44,6 +44,24 @@ def test_a_load_is_adopted_while_the_broker_is_stopped(tmp_path: Path) -> None:
             assert offsets_of(fetch(connection, "orders", 0, 1)) == list(range(3))
 
 
+def test_a_load_deletes_nothing(tmp_path: Path) -> None:
+    """The broker that adopts has not the settings of the one that is stopped, by which these records may stay."""
+    with Broker(in_process=True, data=tmp_path, settings={"log.retention.ms": -1, "log.segment.bytes": 100}) as broker:
+        with connected(broker) as connection:
+            create_topic(connection, "orders", 2)
+            for _ in range(3):
+                produce(connection, "orders", batch_of(1))
+        for index in range(2):
+            name = TopicPartition("orders", index)
+            stage(OsFiles(), str(tmp_path / str(name)), name, "one", [[batch_of(1)], [batch_of(1)]])
+        broker.stop()
+        adopt_stopped([str(tmp_path)], REQUEST)
+        assert not list(tmp_path.glob("*/*.deleted"))
+        broker.start()
+        with connected(broker) as connection:
+            assert [offsets_of(fetch(connection, "orders", at)) for at in range(5)] == [[0], [1], [2], [3], [4]]
+
+
 def test_a_directory_that_no_broker_of_ours_has_used_is_not_taken_over(tmp_path: Path) -> None:
     (tmp_path / "orders-0").mkdir()
     with pytest.raises(StartError, match=r"is no data directory of a Barnabas broker: it has no metadata\.sqlite"):

@@ -288,6 +288,8 @@ class MemoryFiles:
         self.before_step: Callable[[], None] = lambda: None
         self.pending: list[Change] = []
         self._clock = clock or ManualClock()
+        # What `disk_space` tells; a write beyond it does not fail.
+        self.capacity_bytes = 1 << 40
         self._names: Names = {"/": None}
         self._durable_names: Names = {"/": None}
         self._faults: list[Fault] = []
@@ -525,6 +527,25 @@ class MemoryFiles:
                 if not isinstance(change, BytesChange):
                     self._settle(change)
             self.pending = [change for change in self.pending if isinstance(change, BytesChange)]
+
+    def disk_space(self, path: str) -> tuple[int, int]:
+        """Return `capacity_bytes`, and what of it no file has: a file that is open but has no name takes none."""
+        with self._mutex:
+            self.look("disk_space", _path(path))
+            used = sum(len(inode.content) for inode in self._names.values() if inode is not None)
+            return self.capacity_bytes, max(0, self.capacity_bytes - used)
+
+    def device(self, path: str) -> int:
+        """Return 0: everything is on one disk."""
+        return 0
+
+    def set_modified_ms(self, path: str, modified_ms: int) -> None:
+        """Let a file be as old as another."""
+        with self._mutex:
+            inode = self._names.get(_path(path))
+            if inode is None:
+                raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), path)
+            inode.modified_ms = modified_ms
 
     def lock_directory(self, path: str) -> MemoryDirectoryLock:
         """Take the folder for this broker, or raise DirectoryLockedError; a crash frees it."""

@@ -512,3 +512,14 @@ def test_a_link_to_nowhere_does_not_hide_the_other_names(tmp_path: Path) -> None
     (tmp_path / "dangling").symlink_to(tmp_path / "nowhere")
     (tmp_path / "a").write_bytes(b"abc")
     assert Entry("a", False, 3) in set(OsFiles().entries(str(tmp_path)))
+
+
+def test_the_disk_tells_its_size_and_its_room(tmp_path: Path) -> None:
+    total, free = OsFiles().disk_space(str(tmp_path))
+    assert 0 < free <= total
+    with pytest.raises(FileNotFoundError):
+        OsFiles().disk_space(str(tmp_path / "nowhere"))
+    memory = MemoryFiles()
+    memory.capacity_bytes = 100
+    write_whole(memory, "/file", b"x" * 30)
+    assert memory.disk_space("/") == (100, 70)

@@ -339,3 +339,44 @@ class IndexFileMachine(RuleBasedStateMachine):
 
 IndexFileMachine.TestCase.settings = settings(settings.get_profile("ci"), max_examples=60, stateful_step_count=20)
 TestIndexFileMachine = IndexFileMachine.TestCase
+
+
+# Recovery.
+
+
+def test_many_entries_at_once_are_as_good_as_one_by_one(disk: Disk) -> None:
+    index = new_index(disk)
+    for start in range(0, 10 * (TRIMMED_AT // 3), TRIMMED_AT // 3):
+        index.extend(b"".join(ENTRY.pack(2 * number, number) for number in range(start, start + TRIMMED_AT // 3)))
+    for found in (index, reopened(disk, index)):
+        assert found.count == 10 * (TRIMMED_AT // 3)
+        assert [found.at(slot)[0] for slot in (0, 1, found.count - 1)] == [0, 2, 2 * (found.count - 1)]
+
+
+def test_entries_that_find_no_room_stay_in_memory_while_that_is_allowed() -> None:
+    files = MemoryFiles()
+    index = IndexFile(files, "/index", ENTRY, KEY)
+    index.open(0, LARGE)
+    index.is_lenient = True
+    files.fail("open", code=errno.ENOSPC, once=False)
+    fill(index, 3 * TRIMMED_AT)
+    index.close()
+    assert index.last_at_most(2 * TRIMMED_AT) == TRIMMED_AT
+    index.is_lenient = False
+    with pytest.raises(OSError, match="No space left"):
+        index.write_out(sync=True)  # A flush does not vouch for them.
+    files.heal()
+    index.close()
+    assert len(read_whole(files, "/index")) == 3 * TRIMMED_AT * ENTRY.size
+
+
+def test_another_error_is_no_reason_to_keep_entries_in_memory() -> None:
+    files = MemoryFiles()
+    index = IndexFile(files, "/index", ENTRY, KEY)
+    index.open(0, LARGE)
+    index.is_lenient = True
+    files.fail("open", code=errno.EIO, once=False)
+    with pytest.raises(OSError, match="Input/output"):
+        fill(index, 3 * TRIMMED_AT)
+    with pytest.raises(OSError, match="Input/output"):
+        index.close()

@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from barnabas.model import TimestampOffset
-from barnabas.storage.files import read_whole
+from barnabas.storage.files import read_whole, write_whole
 from barnabas.storage.loader import LastKnown
 from barnabas.storage.log import Log
 from tests.records.message_sets import build_message
@@ -358,3 +358,29 @@ def test_what_is_recovered_is_flushed_where_flush_messages_asks_for_the_disk(dis
     assert log_on(disk).recovery_point == 0
     assert log_on(disk, flush_messages=7).recovery_point == 0
     assert log_on(disk, flush_messages=6).recovery_point == 6
+
+
+# Files that were swapped while nobody looked.
+
+
+@pytest.mark.parametrize(("target", "source"), [(6, 0), (6, 12), (12, 6), (0, 12)])
+def test_a_segment_with_the_file_of_another_is_noticed(
+    closed: Disk, caplog: pytest.LogCaptureFixture, target: int, source: int
+) -> None:
+    write_whole(
+        closed.files, file_of(closed, target, ".log"), read_whole(closed.files, file_of(closed, source, ".log"))
+    )
+    log = log_on(closed, CLEAN)
+    assert f"{target:020d}.log" in caplog.text
+    assert "the segment is recovered" in caplog.text
+    found = offsets(log)
+    assert found == sorted(set(found))
+    again = log_on(closed, CLEAN)
+    assert offsets(again) == found
+
+
+def test_a_segment_that_was_cut_between_two_batches_is_noticed(closed: Disk, caplog: pytest.LogCaptureFixture) -> None:
+    content = read_whole(closed.files, file_of(closed, 6, ".log"))
+    write_whole(closed.files, file_of(closed, 6, ".log"), content[: len(content) // 2])
+    assert offsets(log_on(closed, CLEAN)) == [*range(9), *range(12, 18)]
+    assert "00000000000000000006" in caplog.text

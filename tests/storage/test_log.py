@@ -22,7 +22,7 @@ from barnabas.storage.segment import RELATIVE_OFFSET_MAX
 from barnabas.storage.validator import OffsetsOutOfOrderError
 from barnabas.wire.errors import ApiError, ErrorCode
 from tests.records.message_sets import build_message_set
-from tests.storage.builders import NOW_MS, marker_of, sent_by
+from tests.storage.builders import NOW_MS, batch_of, marker_of, sent_by
 from tests.storage.building import a_log, all_records, bases, consume, fill, records
 from tests.storage.conftest import Disk
 from tests.storage.memory_files import SYNCED_ONLY, MemoryFiles
@@ -368,6 +368,20 @@ def test_lookups_by_timestamp_span_segments(disk: Disk) -> None:
     assert log.find_offset_of_max_timestamp() == TimestampOffset(NOW_MS + 50, 15)
 
 
+def test_the_newest_record_is_found_when_the_one_that_was_newer_is_deleted(disk: Disk) -> None:
+    log = log_on(disk, segment_bytes=300)
+    for timestamp in (NOW_MS, NOW_MS + 9, NOW_MS + 2, NOW_MS + 5, NOW_MS + 5, NOW_MS + 1):
+        log.append_as_leader(batch_of(1, timestamp=timestamp), 0)
+    log.high_watermark_to_end()
+    assert log.find_offset_of_max_timestamp() == TimestampOffset(NOW_MS + 9, 1)
+    log.delete_records(2)
+    assert log.find_offset_of_max_timestamp() == TimestampOffset(NOW_MS + 5, 3)
+    log.delete_records(5)
+    assert log.find_offset_of_max_timestamp() == TimestampOffset(NOW_MS + 1, 5)
+    log.delete_records(6)
+    assert log.find_offset_of_max_timestamp() is None
+
+
 def test_an_empty_log_has_no_timestamps(disk: Disk) -> None:
     log = log_on(disk)
     assert log.find_offset_of_max_timestamp() is None
@@ -413,6 +427,49 @@ def test_a_log_is_never_without_a_segment(disk: Disk) -> None:
     assert log.delete_old_segments(lambda *_: True) == []
     fill(log, 1)
     assert [record.offset for record in consume(log, 18)] == [18, 19, 20]
+
+
+def test_a_full_disk_keeps_the_active_segment_and_no_other(memory_files: MemoryFiles) -> None:
+    """There is no room for the new segment that would take its place."""
+    log = a_log(memory_files, "/data/orders-0", segment_bytes=300)
+    fill(log, 6)
+    memory_files.fail("write", "create", code=errno.ENOSPC, once=False)
+    assert [segment.base_offset for segment in log.delete_old_segments(lambda *_: True)] == [0, 6]
+    assert bases(log) == [12]
+    assert log.log_start_offset == 12
+    with pytest.raises(OSError, match="No space left"):
+        log.delete_old_segments(lambda *_: True)
+    memory_files.heal()
+    assert len(log.delete_old_segments(lambda *_: True)) == 1
+    fill(log, 1)
+    assert [record.offset for record in consume(log, 18)] == [18, 19, 20]
+
+
+@pytest.mark.parametrize("suffix", [".log", ".index", ".timeindex"])
+def test_a_rename_that_finds_no_room_leaves_a_log_without_a_hole(memory_files: MemoryFiles, suffix: str) -> None:
+    log = a_log(memory_files, "/data/orders-0", segment_bytes=300)
+    fill(log, 6)
+    memory_files.fail("rename", code=errno.ENOSPC, under=f"/data/orders-0/{6:020d}{suffix}")
+    gone = log.delete_old_segments(lambda _, end_offset: end_offset <= 12)
+    # The data is renamed first, and without it the indexes are nothing.
+    assert [segment.base_offset for segment in gone] == ([0] if suffix == ".log" else [0, 6])
+    assert log.log_start_offset == log.segments.first.base_offset == gone[-1].base_offset + 6
+    assert [record.offset for record in consume(log, log.log_start_offset)] == list(range(log.log_start_offset, 18))
+    for segment in gone:
+        log.remove_files(segment)
+    left = [name for name in memory_files.names("/data/orders-0") if name.startswith(f"{0:020d}")]
+    assert left == []
+    memory_files.heal()
+    log.delete_old_segments(lambda _, end_offset: end_offset <= 12)
+    assert bases(log) == [12]
+
+
+def test_a_rename_that_fails_is_an_error(memory_files: MemoryFiles) -> None:
+    log = a_log(memory_files, "/data/orders-0", segment_bytes=300)
+    fill(log, 6)
+    memory_files.fail("rename", code=errno.EIO)
+    with pytest.raises(OSError, match="Input/output error"):
+        log.delete_old_segments(lambda _, end_offset: end_offset <= 12)
 
 
 @pytest.mark.parametrize(("offset", "end"), [(18, 18), (17, 15), (15, 15), (12, 12), (7, 6), (1, 0), (0, 0)])

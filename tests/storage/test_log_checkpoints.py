@@ -2,6 +2,7 @@
 
 import errno
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -17,8 +18,10 @@ from barnabas.storage.checkpoint import (
     write_offsets,
 )
 from barnabas.storage.files import OsFiles, write_whole
-from barnabas.storage.log_directory import FolderKind, LogDirectoryError
+from barnabas.storage.log_directory import LogDirectoryError
 from barnabas.storage.log_manager import LogManager
+from barnabas.wire.errors import ErrorCode
+from tests.storage.builders import refused
 from tests.storage.memory_files import EVERYTHING, SYNCED_ONLY, DiskStoppedError, Keep, MemoryFiles
 from tests.storage.test_log_manager import (
     HEX,
@@ -213,13 +216,15 @@ def test_recovery_points_that_can_not_be_lowered_on_a_full_disk_are_dropped(
     assert "/disks/a can not be written to for now" in caplog.text
 
 
-def test_a_future_log_does_not_get_the_high_watermark_of_the_current_one(files: MemoryFiles) -> None:
+def test_a_log_can_be_in_a_checkpoint_before_it_is_in_the_folder(files: MemoryFiles) -> None:
     manager = with_one_log(files)
-    fill(manager.get_or_create_log(ORDERS_0, kind=FolderKind.FUTURE), 10)
-    manager.shutdown()
-    again = started(files)
-    assert again.current_logs[ORDERS_0].log.high_watermark.message_offset == 40
-    assert again.future_logs[ORDERS_0].log.high_watermark.message_offset == 0
+    joining = replace(manager.current_logs[ORDERS_0], partition=ORDERS_1)
+    manager.checkpoints.write(manager.directories[0], RECOVERY_POINT_CHECKPOINT, joining=joining)
+    found = read_offsets(files, f"{A}/{RECOVERY_POINT_CHECKPOINT}")
+    assert found == dict.fromkeys((ORDERS_0, ORDERS_1), joining.log.recovery_point)
+    again = files.crash(EVERYTHING)
+    started(again)  # It never came, so this takes it out.
+    assert ORDERS_1 not in read_offsets(again, f"{A}/{RECOVERY_POINT_CHECKPOINT}")
 
 
 def test_what_was_left_of_files_that_were_to_be_replaced_is_removed(files: MemoryFiles) -> None:
@@ -255,7 +260,7 @@ def test_a_deletion_on_a_full_disk_makes_room(files: MemoryFiles, caplog: pytest
     fill(manager.get_or_create_log(ORDERS_0), 3)
     files.fail("write", code=errno.ENOSPC, once=False)
     manager.delete_log(ORDERS_0)
-    assert "/disks/a can not be written to for now" in caplog.text
+    assert "/disks/a is full, and takes no records" in caplog.text
     assert manager.get_log(ORDERS_0) is None
     manager.remove_due()
     assert [name for name in names_in(files, A) if name.startswith("orders")] == []
@@ -265,10 +270,11 @@ def test_a_log_that_is_made_again_after_a_full_disk_inherits_nothing(files: Memo
     manager = with_one_log(files, start=7)
     files.fail("write", code=errno.ENOSPC, once=False)
     manager.delete_log(ORDERS_0)
-    with pytest.raises(OSError, match="No space left"):
+    with refused(ErrorCode.KAFKA_STORAGE_ERROR, "/disks/a is full"):
         manager.get_or_create_log(ORDERS_0)
     assert not files.exists(f"{A}/orders-0")
     files.heal()
+    assert manager.find_room(manager.directories[0])
     log = manager.get_or_create_log(ORDERS_0)
     fill(log, 2)
     log.flush()

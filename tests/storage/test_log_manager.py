@@ -5,7 +5,7 @@ import os
 import subprocess
 import sys
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -31,7 +31,7 @@ from barnabas.storage.checkpoint import (
 from barnabas.storage.files import DirectoryLockedError, Files, OsFiles, read_whole, write_whole
 from barnabas.storage.loader import LastKnown, load_log
 from barnabas.storage.log import Log
-from barnabas.storage.log_directory import FolderKind, LogDirectoryError, folder_name
+from barnabas.storage.log_directory import LogDirectoryError
 from barnabas.storage.log_manager import LogManager, LogManagerOptions
 from barnabas.storage.log_types import LogOptions
 from barnabas.wire.errors import ErrorCode
@@ -298,40 +298,22 @@ def test_damaged_partition_metadata_costs_the_topic_id_only(
     assert f"{A}/orders-0/{PARTITION_METADATA}, line 1: " in caplog.text
 
 
-def test_future_logs_are_kept_apart(files: MemoryFiles) -> None:
+def test_copies_of_logs_that_move_are_found_and_not_loaded(files: MemoryFiles) -> None:
     manager = started(files, A, B)
-    current = manager.get_or_create_log(ORDERS_0)
-    fill(current, 3)
-    future = manager.get_or_create_log(ORDERS_0, kind=FolderKind.FUTURE)
-    fill(future, 1)
-    assert manager.get_or_create_log(ORDERS_0, kind=FolderKind.FUTURE) is future
-    assert manager.get_log(ORDERS_0) is current
-    assert future.directory.startswith(f"{B}/orders-0.")
+    fill(manager.get_or_create_log(ORDERS_0), 3)
     manager.shutdown()
+    for path in (A, B):
+        files.make_directory(f"{path}/orders-0.{HEX}-future")
     manager = started(files, A, B)
     assert manager.current_logs[ORDERS_0].log.log_end_offset == 6
-    assert manager.future_logs[ORDERS_0].log.log_end_offset == 2
+    assert [found.path for found in manager.future_folders] == [f"{it}/orders-0.{HEX}-future" for it in (A, B)]
+    assert [directory.log_count for directory in manager.directories] == [1, 0]
+    assert files.names(f"{A}/orders-0.{HEX}-future") == []
 
 
-def test_the_checkpoints_of_a_log_say_nothing_of_its_future_one(files: MemoryFiles) -> None:
-    manager = started(files)
-    current = manager.get_or_create_log(ORDERS_0)
-    fill(current, 10)
-    current.delete_records(5)
-    current.flush()
-    fill(manager.get_or_create_log(ORDERS_0, kind=FolderKind.FUTURE), 2)
-    for write in (manager.checkpoint_recovery_points, manager.checkpoint_log_start_offsets):
-        write()
-    manager = started(files.crash(EVERYTHING))
-    assert manager.current_logs[ORDERS_0].log.log_start_offset == 5
-    future = manager.future_logs[ORDERS_0].log
-    assert (future.log_start_offset, future.log_end_offset, future.recovery_point) == (0, 4, 0)
-
-
-@pytest.mark.parametrize("kind", [FolderKind.CURRENT, FolderKind.FUTURE])
-def test_a_partition_in_two_folders_is_refused(files: MemoryFiles, kind: FolderKind) -> None:
+def test_a_partition_in_two_folders_is_refused(files: MemoryFiles) -> None:
     for path in (A, B):
-        files.make_directory(f"{path}/{folder_name(ORDERS_0, kind)}")
+        files.make_directory(f"{path}/orders-0")
     with pytest.raises(LogDirectoryError, match=r"orders-0 is in /disks/a/orders-0.* and in /disks/b/orders-0"):
         started(files, A, B)
     started(files, A).shutdown()
@@ -533,6 +515,7 @@ def test_logs_are_flushed_when_their_time_has_come(files: MemoryFiles) -> None:
     clock.advance(999)
     manager.flush_dirty_logs()
     assert log.recovery_point == 0
+    clock.jump_to(clock.now_ms() - 3_600_000)  # Whoever sets the clock back does not wait longer for the disk.
     clock.advance(1)
     manager.flush_dirty_logs()
     assert log.recovery_point == 6
@@ -543,18 +526,18 @@ def test_changed_settings_reach_the_open_logs_of_a_topic(files: MemoryFiles) -> 
     manager = started(files, settings=settings)
     log = manager.get_or_create_log(ORDERS_0)
     other = manager.get_or_create_log(USERS_0)
-    future = manager.get_or_create_log(ORDERS_0, kind=FolderKind.FUTURE)
+    third = manager.get_or_create_log(ORDERS_1)
     settings.config = replace(settings.config, max_message_bytes=10)
     manager.update_topic_config("orders")
     with refused(ErrorCode.MESSAGE_TOO_LARGE):
         fill(log, 1)
     with refused(ErrorCode.MESSAGE_TOO_LARGE):
-        fill(future, 1)
+        fill(third, 1)
     fill(other, 1)
     manager.delete_log(ORDERS_0)
     settings.config = replace(settings.config, max_message_bytes=100_000)
     manager.update_topic_config("orders")
-    fill(future, 1)
+    fill(third, 1)
     manager.update_topic_config("unknown")
 
 
@@ -664,6 +647,33 @@ def test_deleted_segments_go_after_the_delay_and_are_read_until_then(files: Memo
     assert log.log_start_offset == log.segments.first.base_offset
 
 
+def test_what_is_to_be_removed_counts_as_room_and_can_be_hastened(files: MemoryFiles) -> None:
+    clock = ManualClock()
+    manager = started(files, clock=clock)
+    log = manager.get_or_create_log(ORDERS_0)
+    fill(log, 10)
+    (directory,) = manager.directories
+    assert manager.removals.leaving_bytes([directory]) == 0
+    deleted = log.delete_old_segments(lambda _, end_offset: end_offset <= 4)
+    size = sum(segment.size for segment in deleted)
+    manager.delete_segments(ORDERS_0, deleted)
+    assert manager.removals.leaving_bytes([directory]) == size
+    assert manager.removals.leaving_bytes([]) == 0
+    assert manager.removals.take_due() is None
+    manager.removals.hasten(directory)
+    remove = manager.removals.take_due()
+    assert remove is not None
+    assert manager.removals.leaving_bytes([directory]) == size  # It is still there.
+    remove()
+    assert manager.removals.leaving_bytes([directory]) == 0
+    assert [name for name in names_in(files, f"{A}/orders-0") if name.endswith(".deleted")] == []
+    deleted = log.delete_old_segments(lambda *_: True)
+    manager.delete_segments(ORDERS_0, deleted, at_once=True)
+    manager.remove_due()
+    assert [name for name in names_in(files, f"{A}/orders-0") if name.endswith(".deleted")] == []
+    assert manager.disk_space(directory)[0] == files.capacity_bytes
+
+
 def test_producers_that_were_quiet_for_long_are_forgotten(files: MemoryFiles) -> None:
     clock = ManualClock()
     manager = started(files, clock=clock)
@@ -685,10 +695,10 @@ def test_folders_are_loaded_at_the_same_time(files: MemoryFiles, monkeypatch: py
     manager.shutdown()
     both_at_work = threading.Barrier(2)
 
-    def load(options: LogOptions, known: LastKnown) -> Log:
+    def load(options: LogOptions, known: LastKnown, on_progress: Callable[[int], None] | None = None) -> Log:
         both_at_work.wait(timeout=60)
-        return load_log(options, known)
+        return load_log(options, known, on_progress)
 
-    monkeypatch.setattr("barnabas.storage.log_manager.load_log", load)
+    monkeypatch.setattr("barnabas.storage.log_loading.load_log", load)
     manager = started(files, A, B, threads=1)
     assert {str(managed.directory.path) for managed in manager.current_logs.values()} == {A, B}

@@ -1,9 +1,11 @@
 """Recovery of a segment: what is good stays, indexes are those of a live segment, and a second time changes nothing."""
 
 import logging
+from collections.abc import Callable
+from typing import Any
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from barnabas.model import TimestampOffset
@@ -131,11 +133,18 @@ def test_a_full_index_takes_no_more_entries_and_the_last_time_still_gets_in() ->
     assert segment.next_offset() == BASE_OFFSET + 120
 
 
-def test_every_batch_is_told_of_with_its_bytes() -> None:
-    batches = run_of(10)
+def test_a_batch_of_a_producer_or_of_a_new_leader_is_told_of_with_its_bytes() -> None:
+    batches = [
+        batch_of(1, base_offset=BASE_OFFSET, leader_epoch=3),
+        batch_of(1, base_offset=BASE_OFFSET + 1, leader_epoch=3),
+        sent_by(7, 0, base_offset=BASE_OFFSET + 2, leader_epoch=3),
+        batch_of(1, base_offset=BASE_OFFSET + 3, leader_epoch=4),
+    ]
     seen: list[tuple[int, bytes]] = []
     recover(on_disk(b"".join(batches)), lambda _, batch, view: seen.append((batch.base_offset, bytes(view))))
-    assert seen == [(BASE_OFFSET + 3 * number, bytes(batch)) for number, batch in enumerate(batches)]
+    assert [(offset, data) for offset, data in seen if offset != BASE_OFFSET + 1] == [
+        (BASE_OFFSET + number, bytes(batches[number])) for number in (0, 2, 3)
+    ]
 
 
 def test_old_messages_are_indexed_too() -> None:
@@ -259,6 +268,7 @@ def test_a_hole_in_the_offsets_is_no_damage() -> None:
 
 def test_a_batch_that_its_observer_can_not_read_is_damage(caplog: pytest.LogCaptureFixture) -> None:
     batches = run_of(4)
+    batches[2] = marker_of(7, commit=True, base_offset=BASE_OFFSET + 6)
 
     def observe(segment: LogSegment, batch: BatchHeader, view: memoryview) -> None:
         if batch.base_offset == BASE_OFFSET + 6:
@@ -292,3 +302,93 @@ def test_whatever_happened_to_the_bytes_what_lies_before_is_kept_and_the_second_
     again, cut = recover(files)
     assert (cut, again.size, again.largest) == (0, segment.size, segment.largest)
     assert files.contents() == expected
+
+
+# The compiled walk, and the way without it.
+
+
+def history(draw: Callable[[st.SearchStrategy[Any]], Any]) -> bytes:
+    """A segment's bytes: small and large batches, of producers or not, with markers and new leaders between."""
+    offset, parts, sequences = BASE_OFFSET, [], dict.fromkeys(range(4), 0)
+    for _ in range(draw(st.integers(1, 30))):
+        kind = draw(st.sampled_from(["plain", "plain", "sent", "sent", "transactional", "marker", "large", "old"]))
+        producer, count = draw(st.integers(0, 3)), draw(st.integers(1, 3))
+        common = {"base_offset": offset, "leader_epoch": draw(st.integers(0, 3))}
+        timestamp = NOW_MS + draw(st.integers(-50, 50))
+        match kind:
+            case "marker":
+                count = 1
+                parts.append(marker_of(producer, commit=draw(st.booleans()), **common))
+            case "sent" | "transactional":
+                is_transactional = kind == "transactional"
+                sequence, sequences[producer] = sequences[producer], sequences[producer] + count
+                epoch = draw(st.integers(0, 1))
+                parts.append(
+                    sent_by(
+                        producer,
+                        sequence,
+                        count,
+                        epoch=epoch,
+                        transactional=is_transactional,
+                        timestamp=timestamp,
+                        **common,
+                    )
+                )
+            case "old":
+                count = 1
+                parts.append(bytearray(build_message(1, offset, timestamp, b"k", b"v")))
+            case _:
+                size = 40_000 if kind == "large" else 20
+                parts.append(batch_of(count, timestamp=timestamp, size=size, **common))
+        offset += count + draw(st.integers(0, 2))
+    return b"".join(parts)
+
+
+def state_of(producers: ProducerStateManager) -> list[tuple[object, ...]]:
+    return [
+        (one.producer_id, one.epoch, one.batches, one.last_timestamp, one.transaction_first_offset)
+        for one in producers.producers.values()
+    ]
+
+
+@settings(deadline=None)
+@given(st.data())
+def test_the_walk_finds_what_looking_at_each_batch_finds(data: st.DataObject) -> None:
+    content = mutated(history(data.draw), data.draw(st.just([]) | mutations))
+    found = []
+    for is_walked in (True, False):
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr("barnabas.storage.recovery.batch_walk.COMPILED", is_walked)
+            patch.setattr("barnabas.storage.recovery.WALK_BYTES", 1000)
+            disk, producers = on_disk(content), ProducerStateManager()
+            complaints: list[str] = []
+            patch.setattr(
+                "barnabas.storage.recovery.logger.warning",
+                lambda text, *rest, seen=complaints: seen.append(text % rest),
+            )
+            segment, cut = recover(disk, observing(producers))
+            found.append((disk.contents(), cut, segment.largest, state_of(producers), producers.snapshot(), complaints))
+    assert found[0] == found[1]
+
+
+def observing(producers: ProducerStateManager) -> BatchObserver:
+    """An observer of batches with and without producers."""
+
+    def observe(segment: LogSegment, batch: BatchHeader, view: memoryview) -> None:
+        if batch.producer_id >= 0:
+            apply_batch(producers, segment, batch, view)
+
+    return observe
+
+
+def test_a_large_batch_among_many_small_ones_is_walked_around() -> None:
+    batches = [batch_of(1, base_offset=BASE_OFFSET + number) for number in range(300)]
+    batches[150] = batch_of(1, base_offset=BASE_OFFSET + 150, size=200_000)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("barnabas.storage.recovery.WALK_BYTES", 2000)
+        seen: list[int] = []
+        segment = LogSegment(options(files := on_disk(b"".join(batches)), 100_000), BASE_OFFSET, NOW_MS)
+        cut = recover_segment(segment, options(files, 100_000), INTERVAL_BYTES, ignore, seen.append)
+    assert (cut, segment.next_offset()) == (0, BASE_OFFSET + 300)
+    assert sum(seen) == segment.size
+    assert len(seen) > 3

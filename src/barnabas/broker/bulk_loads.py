@@ -108,6 +108,10 @@ class BulkLoads:
         if len(self._waiting) == 1:
             self._begin()
 
+    def is_loading(self, topic: str) -> bool:
+        """Tell whether a load into a topic is under way or waits for its turn; its files lie beside the logs."""
+        return any(request.topic == topic for request, _ in self._waiting)
+
     def _begin(self) -> None:
         request, _ = self._waiting[0]
         try:

@@ -26,6 +26,7 @@ from barnabas.clock import Clock
 from barnabas.cluster.metadata_cache import MetadataCache
 from barnabas.coordination.records import RecordKind, encode
 from barnabas.coordination.step import CoordinatorRecord, Reply, Step
+from barnabas.model import TopicPartition
 from barnabas.records.batch import TRANSACTIONAL
 from barnabas.records.builder import OwnBatch
 from barnabas.wire.errors import ApiError, ErrorCode
@@ -164,6 +165,9 @@ class CoordinatorShards(Generic[M]):
     def shard_at(self, index: int) -> Shard[M]:
         """Return the shard of a partition; raises ApiError while it can not answer."""
         shard = self._shards.get(index)
+        if shard is None and self._manager.is_log_loading(TopicPartition(self._options.topic, index)):
+            message = f"{self._options.topic}-{index} is being recovered"
+            raise ApiError(ErrorCode.COORDINATOR_LOAD_IN_PROGRESS, message)
         if shard is None:
             raise ApiError(ErrorCode.NOT_COORDINATOR, f"this broker does not lead {self._options.topic}-{index}")
         if not shard.is_loaded:
@@ -183,7 +187,12 @@ class CoordinatorShards(Generic[M]):
     @property
     def is_loading(self) -> bool:
         """Whether a shard can not answer yet."""
-        return any(not shard.is_loaded for shard in self._shards.values())
+        if any(not shard.is_loaded for shard in self._shards.values()):
+            return True
+        topic = self._options.topic
+        image = self._options.cache.topics.get(topic)
+        count = 0 if image is None else len(image.partitions)
+        return any(self._manager.is_log_loading(TopicPartition(topic, index)) for index in range(count))
 
     def close(self) -> None:
         """Refuse everybody who waits, because the broker stops."""
@@ -295,7 +304,9 @@ class CoordinatorShards(Generic[M]):
 
     def _fail(self, shard: Shard[M], step: Step, error: ApiError) -> None:
         name = shard.partition.topic_partition
-        logger.error("%s: what was decided could not be written down and is taken back: %s", name, error)
+        # A disk that is full has said so once, and this may come again every second.
+        level = logging.DEBUG if shard.partition.room else logging.ERROR
+        logger.log(level, "%s: what was decided could not be written down and is taken back: %s", name, error)
         refusal = ApiError(_told_to_client(error.code), error.message)
         for reply in step.replies:
             reply.ticket.refuse(refusal)

@@ -8,7 +8,7 @@ tells clients of exactly the APIs that are listed here.
 from importlib import import_module
 
 from barnabas.broker.request_channel import Handler, Route
-from barnabas.wire.apis import ADOPT_SEGMENTS_KEY, APIS
+from barnabas.wire.apis import ADOPT_SEGMENTS_KEY, APIS, DESCRIBE_BROKER_STATUS_KEY, DESCRIBE_SEGMENTS_KEY
 
 PRODUCE_KEY = 0
 FETCH_KEY = 1
@@ -62,6 +62,8 @@ HANDLERS: dict[int, str] = {
     74: "configs.handle_list_config_resources",
     75: "metadata.handle_describe_topic_partitions",
     ADOPT_SEGMENTS_KEY: "adopt_segments.handle_adopt_segments",
+    DESCRIBE_SEGMENTS_KEY: "describe_segments.handle_describe_segments",
+    DESCRIBE_BROKER_STATUS_KEY: "broker_status.handle_describe_broker_status",
 }
 
 PIPELINED = frozenset({PRODUCE_KEY})

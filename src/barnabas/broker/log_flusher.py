@@ -43,6 +43,10 @@ class LogFlusher:
             self._loop.call_soon(self._begin)
         self._due[log] = None
 
+    def is_running(self, log: Log) -> bool:
+        """Tell whether a log is being flushed at the moment."""
+        return log in self._running
+
     def _begin(self) -> None:
         waiting, self._due = self._due, {}
         for log in waiting:

@@ -7,7 +7,7 @@ Rule 2: the high watermark is the least log end of the in-sync replicas, and nev
 asks for the disk, this broker's own part of it is what was flushed, so that nothing is read or acknowledged that a
 power cut can take back.
 Rule 3: an OSError of the log becomes an answer here and nowhere else: a full disk refuses this append, any other error
-takes the log directory offline.
+takes the log directory offline. While a directory is full, appends of clients are refused before they are tried.
 """
 
 from collections.abc import Callable, Sequence
@@ -17,6 +17,7 @@ from barnabas.broker.metrics import TopicStats
 from barnabas.config import LONG_MAX
 from barnabas.model import NO_LEADER_EPOCH, LogOffsetMetadata, TopicPartition
 from barnabas.records.builder import OwnBatch
+from barnabas.storage.disk_room import FULL_ERRORS
 from barnabas.storage.files import PASSING_ERRORS
 from barnabas.storage.log import Log
 from barnabas.storage.log_types import LogAppendInfo
@@ -25,6 +26,11 @@ from barnabas.wire.errors import ApiError, ErrorCode
 ACKS_ALL = -1
 
 READ_COMMITTED = 1
+
+# Who may write, by the room in the log directory: everybody, only this broker's coordinators, or nobody.
+ROOM_FOR_ALL = 0
+ROOM_FOR_OWN = 1
+ROOM_FOR_NONE = 2
 
 
 class Partition:
@@ -38,6 +44,7 @@ class Partition:
         "leader_epoch",
         "log",
         "replicas",
+        "room",
         "stats",
         "topic_id",
         "topic_partition",
@@ -61,6 +68,7 @@ class Partition:
         self.leader_epoch = NO_LEADER_EPOCH
         self.replicas: Sequence[int] = ()
         self.in_sync_replicas: Sequence[int] = ()
+        self.room = ROOM_FOR_ALL
 
     def make_leader(self, leader: int, leader_epoch: int, replicas: Sequence[int], isr: Sequence[int]) -> None:
         """Lead the partition in an epoch. What this replica has is what the others will have."""
@@ -77,8 +85,12 @@ class Partition:
     def append_records_to_leader(self, records: memoryview, acks: int, *, is_client: bool = True) -> LogAppendInfo:
         """Append what a client sent; raises ApiError with its answer."""
         log = self.log
-        if not self.is_leader or (acks == ACKS_ALL and len(self.in_sync_replicas) < log.config.min_insync_replicas):
-            self._check_append(acks)
+        if (
+            self.room
+            or not self.is_leader
+            or (acks == ACKS_ALL and len(self.in_sync_replicas) < log.config.min_insync_replicas)
+        ):
+            self._check_append(acks, ROOM_FOR_ALL)
         try:
             info = log.append_as_leader(records, self.leader_epoch, is_client=is_client)
         except OSError as error:
@@ -91,7 +103,7 @@ class Partition:
 
     def append_own(self, own: OwnBatch) -> LogAppendInfo:
         """Append what a coordinator of this broker decided, for all in-sync replicas; raises ApiError."""
-        self._check_append(ACKS_ALL)
+        self._check_append(ACKS_ALL, ROOM_FOR_OWN)
         try:
             info = self.log.append_own(own, self.leader_epoch)
         except OSError as error:
@@ -101,11 +113,13 @@ class Partition:
         self.maybe_increment_high_watermark()
         return info
 
-    def _check_append(self, acks: int) -> None:
+    def _check_append(self, acks: int, room: int) -> None:
         if not self.is_leader:
             raise ApiError(ErrorCode.NOT_LEADER_OR_FOLLOWER, f"this broker does not lead {self.topic_partition}")
         if acks == ACKS_ALL and len(self.in_sync_replicas) < self.log.config.min_insync_replicas:
             raise ApiError(ErrorCode.NOT_ENOUGH_REPLICAS, self._too_few_replicas())
+        if self.room > room:
+            raise ApiError(ErrorCode.KAFKA_STORAGE_ERROR, f"the log directory of {self.topic_partition} is full")
 
     def _too_few_replicas(self) -> str:
         return (
@@ -115,7 +129,7 @@ class Partition:
 
     def storage_error(self, error: OSError) -> ApiError:
         """Return the answer to an error of the disk, after telling whoever takes the directory offline."""
-        if error.errno not in PASSING_ERRORS:
+        if error.errno not in PASSING_ERRORS or error.errno in FULL_ERRORS:
             self._on_storage_error(self.topic_partition, error)
         return ApiError(ErrorCode.KAFKA_STORAGE_ERROR, f"{self.topic_partition}: {error.strerror or error}")
 

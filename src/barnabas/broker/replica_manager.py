@@ -21,8 +21,13 @@ from barnabas.broker.purgatory import Purgatory
 from barnabas.broker.scheduler import IoPool, Scheduler
 from barnabas.cluster.metadata_cache import MetadataCache, PartitionState, TopicImage
 from barnabas.model import TopicPartition
+from barnabas.storage.disk_room import FULL_ERRORS
+from barnabas.storage.files import PASSING_ERRORS
+from barnabas.storage.future_log import FutureLog
 from barnabas.storage.log import Log
-from barnabas.storage.log_manager import LogManager, NoLogDirectoryError, PendingLog
+from barnabas.storage.log_directory import LogDirectory
+from barnabas.storage.log_loading import PendingLog
+from barnabas.storage.log_manager import LogManager, NoLogDirectoryError
 from barnabas.wire.errors import ApiError, ErrorCode
 
 logger = logging.getLogger(__name__)
@@ -58,7 +63,13 @@ class ReplicaManager:
         self._changed: dict[tuple[str, int], None] = {}
         self.partition_listeners: list[Callable[[Collection[str]], None]] = []
         """Told of topics whose partitions came or went, so that nobody goes on with one that is out of service."""
-        self.flusher = LogFlusher(options.loop, options.pool, self._on_flushed, self._on_flush_failed)
+        self.room_of: Callable[[LogDirectory], int] = lambda _: 0
+        """Says who may write to a log directory: see Partition.room."""
+        # Logs that could not be flushed for want of room.
+        self._unflushed: dict[Log, None] = {}
+        # Partitions that are deleted while their logs are loading, and who waits for these to be let go of.
+        self._letting_go: list[tuple[Sequence[TopicPartition], Callable[[], None]]] = []
+        self.flusher = LogFlusher(options.loop, options.pool, self._on_flushed, self.on_log_failed)
 
     # Which partitions there are.
 
@@ -75,6 +86,10 @@ class ReplicaManager:
             raise ApiError(ErrorCode.NOT_LEADER_OR_FOLLOWER, f"{name} is not on this broker, or not yet")
         raise ApiError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"there is no partition {name}")
 
+    def is_log_loading(self, name: TopicPartition) -> bool:
+        """Tell whether the log of a partition is here, and not loaded yet."""
+        return name in self._logs.loading.current
+
     def become_leader_or_follower(
         self, image: TopicImage, done: Callable[[list[ApiError]], None], *, is_new: bool = True
     ) -> None:
@@ -89,7 +104,7 @@ class ReplicaManager:
                 self._lead(partition, state)
             elif log is not None:
                 self._add(image, index, state, log)
-            else:
+            elif TopicPartition(image.name, index) not in self._logs.loading.current:
                 missing.append((index, state))
         creation = _LogCreation(self, image, len(missing), done)
         for index, state in missing:
@@ -112,6 +127,7 @@ class ReplicaManager:
         name = TopicPartition(image.name, index)
         stats = self.topic_stats.topic(image.name)
         partition = Partition(name, image.topic_id, log, stats, self._on_storage_error)
+        partition.room = self.room_of(self._logs.directory_of(name))
         self._lead(partition, state)
         self.partitions[name] = partition
         self._partitions_of_logs[log] = partition
@@ -134,11 +150,47 @@ class ReplicaManager:
             if partition is not None:
                 partition.is_leader = False
                 self._partitions_of_logs.pop(partition.log, None)
-            if name in self._logs.current_logs:
+            if name in self._logs.current_logs or name in self._logs.loading.current:
                 deleted.append(name)
         self._partitions_changed({name.topic for name in names})
         self._logs.delete_logs(deleted)
         self._check(names)
+
+    def when_let_go(self, names: Sequence[TopicPartition], done: Callable[[], None]) -> None:
+        """Call back when no thread is at the logs of partitions that are deleted, which may be at once."""
+        if any(name in self._logs.loading.current for name in names):
+            self._letting_go.append((names, done))
+        else:
+            done()
+
+    def take_loaded(self) -> None:
+        """Take logs into service that were loaded after the start."""
+        loaded: list[TopicPartition] = []
+        try:
+            loaded = self._logs.take_loaded()
+        except NoLogDirectoryError as fatal:
+            self._options.on_fatal(str(fatal))
+        for name in loaded:
+            try:
+                self._take_loaded(name)
+            except OSError as error:
+                self._on_storage_error(name, error)
+        self.forget_offline()
+        waiting, self._letting_go = self._letting_go, []
+        for names, done in waiting:
+            self.when_let_go(names, done)
+
+    def _take_loaded(self, name: TopicPartition) -> None:
+        image = self._options.cache.topics.get(name.topic)
+        if image is None or name.partition >= len(image.partitions):
+            kept = self._logs.set_aside(name)
+            logger.warning("%s belongs to no topic that is known here, and is kept as %s", name, kept)
+            return
+        log = self._own_log(image, name.partition)
+        if log is not None:
+            self._add(image, name.partition, image.partitions[name.partition], log)
+        else:
+            self.become_leader_or_follower(image, _log_errors, is_new=False)
 
     def settle_deletions(self) -> bool:
         """Make all deletions so far durable, and tell whether they are."""
@@ -183,17 +235,43 @@ class ReplicaManager:
             self.delayed_produce.check(partition.topic_partition)
             self.on_change(partition)
 
-    def _on_flush_failed(self, log: Log, error: OSError) -> None:
+    def on_log_failed(self, log: Log, error: OSError) -> None:
+        """Take the log directory of a log offline whose disk failed."""
         partition = self._partitions_of_logs.get(log)
         if partition is not None:
+            if error.errno in FULL_ERRORS:
+                self._unflushed[log] = None
             self._on_storage_error(partition.topic_partition, error)
 
+    def flush_again(self, directory: LogDirectory) -> None:
+        """Flush the logs of a directory that has room again, where that could not be done before."""
+        logs = [log for partition in self.partitions_in(directory) if (log := partition.log) in self._unflushed]
+        for log in logs:
+            del self._unflushed[log]
+            self.flusher.request(log)
+
+    def partitions_in(self, directory: LogDirectory) -> list[Partition]:
+        """Return the partitions whose logs are in a directory."""
+        logs = self._logs.current_logs
+        return [
+            partition
+            for partition in self.partitions.values()
+            if (managed := logs.get(partition.topic_partition)) is not None and managed.directory is directory
+        ]
+
     def _on_storage_error(self, name: TopicPartition, error: OSError) -> None:
-        """Take the log directory of a partition offline, with all its partitions."""
+        """Take the log directory of a partition offline, with all its partitions; one that is full is only noted."""
         if name not in self._logs.current_logs:
             return
+        if error.errno in FULL_ERRORS:
+            self._logs.disk_room.note_full(self._logs.directory_of(name), error)
+            return
+        self.fail_directory(self._logs.directory_of(name), error)
+
+    def fail_directory(self, directory: LogDirectory, error: OSError) -> None:
+        """Take a log directory offline whose disk failed, with its partitions; the broker stops with the last one."""
         try:
-            self._logs.fail_directory(self._logs.directory_of(name), error)
+            self._logs.fail_directory(directory, error)
         except NoLogDirectoryError as fatal:
             self._options.on_fatal(str(fatal))
         self.forget_offline()
@@ -206,6 +284,20 @@ class ReplicaManager:
             self._partitions_of_logs.pop(partition.log, None)
         self._partitions_changed({name.topic for name in gone})
         self._check(gone)
+
+    def take_over_future(self, partition: Partition, future: FutureLog, target: LogDirectory) -> None:
+        """Let the copy of a partition's log, in another directory, be its log; raises what the LogManager raises."""
+        old = partition.log
+        new = self._logs.take_over_future(future, target)
+        del self._partitions_of_logs[old]
+        self._unflushed.pop(old, None)
+        self._partitions_of_logs[new] = partition
+        partition.log = new
+        partition.room = self.room_of(target)
+        partition.maybe_increment_high_watermark()
+        # The copy is on the disk up to its end, which some may have waited for.
+        self._check([partition.topic_partition])
+        self.forget_offline()  # The disk that it came from may have failed in the end.
 
     def shutdown(self) -> None:
         """Answer what still waits with what there is."""
@@ -235,6 +327,10 @@ class ReplicaManager:
         """Note that a log could not be made: its directory is full, or has failed."""
         self._logs.cancel_log(pending)
         logger.error("%s can not be created in %s: %s", pending.partition, pending.directory.path, error)
+        if error.errno in FULL_ERRORS:
+            self._logs.disk_room.note_full(pending.directory, error)
+        elif error.errno not in PASSING_ERRORS:
+            self.fail_directory(pending.directory, error)
 
 
 class _LogCreation:
@@ -279,3 +375,8 @@ class _LogCreation:
         if self._left == 0:
             self._left = -1
             self._done(self._errors)
+
+
+def _log_errors(errors: list[ApiError]) -> None:
+    for error in errors:
+        logger.error("%s", error)

@@ -192,7 +192,8 @@ class TopicChanges:
         """Try again in a while to make logs, except those that are in a directory that is offline until a restart."""
         name = making.image.name
         partitions = (TopicPartition(name, index) for index in range(len(making.image.partitions)))
-        if all(it in self._replicas.partitions or it in self._logs.offline_partitions for it in partitions):
+        elsewhere = (self._replicas.partitions, self._logs.offline_partitions, self._logs.loading.current)
+        if all(any(it in place for place in elsewhere) for it in partitions):
             return
         if not self._incomplete:
             self._replicas.scheduler.call_later(RETRY_MS, self._make_incomplete)
@@ -209,12 +210,13 @@ class TopicChanges:
         self._remove(image.name, len(image.partitions))
 
     def _remove(self, name: str, partition_count: int) -> None:
-        self._replicas.stop_replicas([TopicPartition(name, index) for index in range(partition_count)])
+        partitions = [TopicPartition(name, index) for index in range(partition_count)]
+        self._replicas.stop_replicas(partitions)
         self._replicas.topic_stats.forget(name)
         self._removing[name] = []
         self._tell(name)
         # Logs that are being made at this moment are removed when they are there; only then is the name free.
-        self.when_made(name, lambda _: self._settle_soon(name))
+        self.when_made(name, lambda _: self._replicas.when_let_go(partitions, lambda: self._settle_soon(name)))
 
     def _settle_soon(self, name: str) -> None:
         if not self._unsettled:
@@ -283,8 +285,22 @@ class TopicChanges:
                 kept = self._logs.set_aside(partition)
                 logger.warning("%s belongs to no topic that is known here, and is kept as %s", partition, kept)
 
+    def _adopted_config(self, name: str) -> Mapping[str, str]:
+        """Return the settings of a topic that Kafka wrote: until somebody sets its own, the broker's limits must not
+        delete what these may have kept for ever."""
+        if name in COORDINATOR_TOPICS:
+            return internal_topic(name, self._config.settings, 1).config
+        defaults = self._config.settings.topics
+        limits = {
+            "retention.ms": defaults.retention_ms,
+            "retention.bytes": defaults.retention_bytes,
+            "retention.topic.bytes": defaults.retention_topic_bytes,
+        }
+        return {limit: "-1" for limit, value in limits.items() if value != -1}
+
     def _adopt(self, done: Callable[[], None]) -> None:
         found: dict[str, dict[int, Any]] = {}
+        assert not self._logs.loading.current, "whose ids are not known yet"
         for partition, managed in self._logs.current_logs.items():
             if partition.topic not in self._cache.topics:  # It is, if an earlier start was cut off in the middle.
                 found.setdefault(partition.topic, {})[partition.partition] = managed.topic_id
@@ -304,11 +320,12 @@ class TopicChanges:
                 name=name,
                 num_partitions=max(partitions) + 1,
                 replication_factor=1,
-                config=internal_topic(name, self._config.settings, 1).config if name in COORDINATOR_TOPICS else {},
+                config=self._adopted_config(name),
                 topic_id=ids.pop() if len(ids) == 1 else None,
             )
             logger.info(
-                "%s was found on the disk, with %d partitions, and is taken over; its settings are not in its files",
+                "%s was found on the disk, with %d partitions, and is taken over; its settings are not in its files, "
+                "and nothing of it is deleted until they are set again",
                 name,
                 new.num_partitions,
             )

@@ -12,6 +12,7 @@ from typing import Any
 # `configure(parser)` and `run(arguments) -> exit code`.
 COMMANDS = {
     "serve": "run a broker",
+    "status": "show what a broker is doing, how its disks are and how far recovery is",
     "topics": "list, create, describe, change and delete topics",
     "produce": "write lines or JSON objects from stdin to a topic",
     "consume": "print the records of a topic",
@@ -28,6 +29,7 @@ to try it, and the tools that look into log directories, its own and Kafka's."""
 EXAMPLES = """\
 examples:
   barnabas serve --data data
+  barnabas status --json
   barnabas topics create orders --partitions 3
   barnabas produce orders < lines.txt
   barnabas consume orders --from earliest

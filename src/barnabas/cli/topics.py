@@ -1,4 +1,4 @@
-"""`barnabas topics list|create|describe|alter|delete`: the topics of a cluster, and their settings."""
+"""`barnabas topics list|create|describe|explain|alter|move|delete`: the topics of a cluster, and their settings."""
 
 import argparse
 import sys
@@ -8,6 +8,8 @@ from typing import Any
 from barnabas.cli.actions import Actions, run_action
 from barnabas.cli.connecting import complain, positive
 from barnabas.cli.tables import print_json, print_rows
+from barnabas.cli.topic_move import add_move
+from barnabas.cli.topic_segments import add_explain
 from barnabas.client import admin
 from barnabas.client.admin import ConfigChange, ConfigOperation, Failures, NewTopic
 from barnabas.client.client import Client
@@ -18,8 +20,8 @@ from barnabas.storage.checkpoint import encode_topic_id
 from barnabas.wire.errors import ErrorCode
 
 DESCRIPTION = """\
-List, create, describe, change and delete topics. In a terminal the output is a table; piped it is lines with tabs
-between the columns and no heading; with --json it is one JSON object a topic, one a line.
+List, create, describe, explain, change, move and delete topics. In a terminal the output is a table; piped it is lines
+with tabs between the columns and no heading; with --json it is one JSON object a topic, one a line.
 The exit code is 0 when everything was done, 1 when something was not, and 2 when the command can not be understood."""
 EXAMPLES = """\
 examples:
@@ -27,7 +29,9 @@ examples:
   barnabas topics create orders --partitions 3                    a new one
   barnabas topics create state --config cleanup.policy=compact    with a setting of its own
   barnabas topics describe orders                                 its partitions, offsets and settings
+  barnabas topics explain orders                                  why each segment is still there
   barnabas topics alter orders --config retention.ms=86400000     change a setting
+  barnabas topics move orders --to /disks/b                       to another disk
   barnabas topics delete orders                                   and everything that is in it
 """
 
@@ -58,6 +62,8 @@ def configure(parser: argparse.ArgumentParser) -> None:
     describing = actions.add("describe", "show partitions, offsets and settings", example, _describe)
     describing.add_argument("names", nargs="*", metavar="NAME", help="(default: every topic that is not internal)")
 
+    add_explain(actions)
+
     example = "orders --partitions 6 --delete-config retention.ms"
     altering = actions.add("alter", "add partitions, change settings", example, _alter)
     altering.add_argument("name", metavar="NAME")
@@ -70,6 +76,8 @@ def configure(parser: argparse.ArgumentParser) -> None:
         metavar="NAME",
         help="let the broker's own value hold again; may be repeated",
     )
+
+    add_move(actions)
 
     example = "orders payments --if-exists"
     deleting = actions.add("delete", "delete topics and their records", example, _delete)

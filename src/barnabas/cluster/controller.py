@@ -115,6 +115,8 @@ class Controller:
         self.controller_epoch = 0
         self.producer_id_floor = 0
         """No id below this is handed out: logs may remember producers of another broker, or of lost metadata."""
+        self.is_producer_id_floor_known = True
+        """Whether all logs were asked; until then the first block of ids is not handed out."""
         # A key is here while one of its changes is committed; the others wait in the queue.
         self._waiting: dict[str, deque[_Change]] = {}
         # When each notification was first seen. Nodes have no time of their own, and a restart begins anew.
@@ -135,7 +137,8 @@ class Controller:
         """Make the root nodes and the cluster's id where they are missing, and begin a new controller epoch.
 
         `done` gets the cluster's id, which is `cluster_id` where one is given, or a random one, or the one that was
-        there; an ApiError when that is another than the given one.
+        there; an ApiError when that is another than the given one. On a disk that is full the epoch is new in memory
+        only: nothing else could be decided in it that would last.
         """
         random_id = encode_topic_id(topics.new_topic_id())
         tree = self._store.tree
@@ -162,7 +165,14 @@ class Controller:
             self._see_config_changes()
             return self._cache.cluster_id
 
-        self._submit(_Change(key=nodes.CONTROLLER, plan=plan, finish=finish, done=done))
+        def committed(result: Any) -> None:
+            is_full = isinstance(result, ApiError) and result.code is ErrorCode.KAFKA_STORAGE_ERROR
+            if is_full and not self._store.has_failed and self._cache.cluster_id is not None:
+                logger.warning("controller epoch %d is not written down: the disk is full", self.controller_epoch)
+                result = finish([])
+            done(result)
+
+        self._submit(_Change(key=nodes.CONTROLLER, plan=plan, finish=finish, done=committed))
 
     def create_topic(self, new: NewTopic, done: Done, *, validate_only: bool = False) -> None:
         """Create a topic; `done` gets its TopicImage, or an ApiError."""
@@ -313,6 +323,8 @@ class Controller:
             nonlocal block
             node = self._store.tree.get(nodes.PRODUCER_IDS)
             start = 0 if node is None else nodes.decode_producer_ids(node.value).stop
+            if node is None and not self.is_producer_id_floor_known:
+                raise ApiError(ErrorCode.COORDINATOR_LOAD_IN_PROGRESS, "logs are being recovered")
             start = max(start, self.producer_id_floor)
             if start > PRODUCER_ID_MAX - PRODUCER_IDS_PER_BLOCK:
                 raise ApiError(ErrorCode.UNKNOWN_SERVER_ERROR, "all producer ids there are have been handed out")

@@ -175,11 +175,18 @@ class MetadataStore:
         # Set by the writer alone: why all further commits are refused.
         self._failure: MetadataStoreError | None = None
         self._is_closed = False
+        self.make_room: Callable[[], bool] = lambda: False
+        """Called by the writer when the disk is full; tells whether it is worth another attempt."""
         self._waiting: queue.SimpleQueue[_Commit | None] = queue.SimpleQueue()
         self._finished: deque[tuple[_Commit, Result]] = deque()
         # A daemon, so that a program that ends without `close` does end; it then loses what a crash loses.
         self._thread = threading.Thread(target=self._write_until_closed, name="metadata-writer", daemon=True)
         self._thread.start()
+
+    @property
+    def has_failed(self) -> bool:
+        """Whether no change is taken any more, after an error that does not pass as a full disk does."""
+        return self._failure is not None
 
     def commit(self, operations: Sequence[Operation], done: Callable[[Result], None]) -> None:
         """Hand operations over; `done` is called later, on the loop's thread, with their paths or the error."""
@@ -245,6 +252,9 @@ class MetadataStore:
             self._connection.execute("COMMIT")
         except (sqlite3.Error, OSError, MetadataStoreError) as error:
             self._take_back(error)
+            is_full = getattr(error, "sqlite_errorcode", None) == sqlite3.SQLITE_FULL
+            if is_full and self.make_room():
+                return self._write(commits)  # It makes room once only: there is one reserve.
             return [error] * len(commits)
         return results
 

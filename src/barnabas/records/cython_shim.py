@@ -17,6 +17,7 @@ compiled = False
 # The C types that appear outside annotations, where only their names matter.
 int = int
 longlong = int
+uint = int
 ulonglong = int
 
 

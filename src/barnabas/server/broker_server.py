@@ -17,18 +17,23 @@ from collections.abc import Callable, Collection
 from enum import Enum
 from typing import Any
 
+from barnabas.broker import disk_watch
 from barnabas.broker.apis.produce import ProduceShortcut
 from barnabas.broker.bulk_loads import BulkLoads
 from barnabas.broker.coordinator_shards import CoordinatorShards
+from barnabas.broker.disk_watch import DiskWatch
 from barnabas.broker.dispatch import PRODUCE_KEY, routes
 from barnabas.broker.dynamic_config import DynamicConfig
 from barnabas.broker.faults import Faults
 from barnabas.broker.fetch_sessions import FetchSessionCache
 from barnabas.broker.groups import Groups
 from barnabas.broker.internal_topics import COORDINATOR_TOPICS, GROUP_TOPIC, TRANSACTION_TOPIC
+from barnabas.broker.log_cleaner import LogCleaner, LogCleanerOptions
+from barnabas.broker.log_recovery import LogRecovery
 from barnabas.broker.log_upkeep import LogUpkeep
 from barnabas.broker.producer_ids import ProducerIds
 from barnabas.broker.replica_manager import ReplicaManager, ReplicaManagerOptions
+from barnabas.broker.replica_moves import ReplicaMoves, ReplicaMovesOptions
 from barnabas.broker.request_channel import RequestChannel
 from barnabas.broker.scheduler import IoPool, Scheduler
 from barnabas.broker.services import Services
@@ -36,6 +41,7 @@ from barnabas.broker.topic_changes import TopicChanges
 from barnabas.broker.transactions import Transactions
 from barnabas.broker_config import Endpoint, Settings
 from barnabas.clock import Clock, SystemClock
+from barnabas.cluster import nodes
 from barnabas.cluster.controller import Controller
 from barnabas.cluster.metadata_cache import MetadataCache
 from barnabas.cluster.store import MetadataStore
@@ -45,6 +51,7 @@ from barnabas.server.socket_server import SocketServer
 from barnabas.storage.checkpoint import META_PROPERTIES, read_properties
 from barnabas.storage.files import Files, OsFiles
 from barnabas.storage.log import Log
+from barnabas.storage.log_loading import EAGER_RECOVERY_BYTES
 from barnabas.storage.log_manager import LogManager, LogManagerOptions
 from barnabas.wire.errors import ApiError
 
@@ -52,7 +59,7 @@ logger = logging.getLogger(__name__)
 
 METADATA_FILE = "metadata.sqlite"
 DRAIN_SECONDS = 10.0
-STOP_ORDER = ("scheduler", "pool", "logs", "metadata", "directories")
+STOP_ORDER = ("cleaner", "moves", "scheduler", "recovery", "pool", "logs", "metadata", "directories")
 """What has started is stopped in this order: nothing new happens, what happens ends, and then what it needed goes."""
 
 
@@ -81,8 +88,11 @@ class BrokerServer:
         clock: Clock | None = None,
         files: Files | None = None,
         on_fatal: Callable[[str], None] | None = None,
+        is_upkept: bool = True,
     ) -> None:
+        """Without upkeep nothing happens by itself: no retention, no checkpoints on schedule, no removal of files."""
         self._settings = settings
+        self._is_upkept = is_upkept
         self._clock = clock or SystemClock()
         self._files = files or OsFiles()
         self._on_fatal = on_fatal or (lambda reason: None)
@@ -91,12 +101,14 @@ class BrokerServer:
         # How to stop what has started, by its word in STOP_ORDER.
         self._started: dict[str, Callable[[], object]] = {}
         self.faults: Faults | None = None
+        self._disk_watch: DiskWatch | None = None
 
     # Start.
 
     async def start(self) -> None:
         """Start everything; raises what went wrong after giving back what had started."""
         self.state = BrokerState.STARTING
+        self._started_seconds = self._clock.monotonic_seconds()
         try:
             await self._start()
         except BaseException:
@@ -119,6 +131,9 @@ class BrokerServer:
         await self._start_controller()
         self._coordinators()
         self._requests(loop)
+        self._log_recovery.start()
+        self._clean_logs(loop)
+        self._replica_moves.start()
         self._schedule()
         self._open_sockets(loop)
 
@@ -133,15 +148,19 @@ class BrokerServer:
                 identity={"node.id": str(self._settings.broker.node_id)},
                 on_flush_due=lambda log: self._replica_manager.flusher.request(log),
                 on_roll=self._on_roll,
+                on_full=disk_watch.on_loop(loop, lambda: self._disk_watch),
             )
         )
         self._log_manager.take_directories()
         self._started["directories"] = self._log_manager.release
         # Whatever is refused is refused before a file is made.
         self._log_manager.check_identities()
+        self._log_manager.disk_room.check(self._log_manager.directories)
         path = self._metadata_path()
         self._store = MetadataStore(path, loop.call_soon_threadsafe)
         self._started["metadata"] = self._store.close
+        first = self._log_manager.directories[0]
+        self._store.make_room = lambda: self._log_manager.disk_room.note_full(first)
         self._cache = MetadataCache(self._store.tree)
         self._config = DynamicConfig(self._settings, self._cache, self._settings.broker.node_id)
 
@@ -164,6 +183,7 @@ class BrokerServer:
             for image in self._cache.topics.values()
             for index in range(len(image.partitions))
             if TopicPartition(image.name, index) not in self._log_manager.current_logs
+            and TopicPartition(image.name, index) not in self._log_manager.loading.current
             and TopicPartition(image.name, index) not in self._log_manager.offline_partitions
         ]
         if new and missing:
@@ -177,11 +197,13 @@ class BrokerServer:
         return self._config.topic(name)
 
     def _on_roll(self, log: Log) -> None:
-        self._replica_manager.flusher.request(log)
+        self._log_upkeep.on_roll(log)
 
     def _load_logs(self) -> None:
         self.state = BrokerState.RECOVERING_FROM_UNCLEAN_SHUTDOWN
-        self._log_manager.start()
+        # Topics that Kafka wrote are taken over with all their logs, or not at all.
+        has_adopted = self._store.tree.get(nodes.ADOPTED) is not None
+        self._log_manager.start(eager_bytes=EAGER_RECOVERY_BYTES if has_adopted else None)
         self.state = BrokerState.STARTING
         self._started["logs"] = self._log_manager.close_logs
         self._check_folders()
@@ -198,6 +220,10 @@ class BrokerServer:
                 on_fatal=self._on_fatal,
             )
         )
+        self._log_upkeep = LogUpkeep(self._log_manager, self._replica_manager, self._pool, self._clock, self._on_fatal)
+        self._disk_watch = DiskWatch(
+            self._log_manager, self._replica_manager, self.scheduler, self._log_upkeep.make_room, self._on_fatal
+        )
 
     async def _start_controller(self) -> None:
         self._controller = Controller(
@@ -208,7 +234,10 @@ class BrokerServer:
             self._config.check_topic_overrides,
         )
         await _done(lambda done: self._controller.start(done, cluster_id=self._known_cluster_id()))
-        self._controller.producer_id_floor = self._log_manager.largest_producer_id() + 1
+        self._log_recovery = LogRecovery(
+            self._log_manager, self._replica_manager, self._controller, self.scheduler, self.scheduler.loop
+        )
+        self._started["recovery"] = self._log_recovery.close
         self._topic_changes = TopicChanges(
             self._controller, self._cache, self._config, self._log_manager, self._replica_manager
         )
@@ -239,6 +268,8 @@ class BrokerServer:
         self._topic_changes.listeners.append(lambda name: self._groups.on_topics_changed([name]))
 
     def _requests(self, loop: asyncio.AbstractEventLoop) -> None:
+        self._bulk_loads = BulkLoads(self._files, self._log_manager.load_journal, self._replica_manager, self._pool)
+        self._move_replicas()
         self.services = Services(
             node_id=self._settings.broker.node_id,
             clock=self._clock,
@@ -254,17 +285,62 @@ class BrokerServer:
             topic_changes=self._topic_changes,
             groups=self._groups,
             transactions=self._transactions,
-            bulk_loads=BulkLoads(self._files, self._log_manager.load_journal, self._replica_manager, self._pool),
+            log_retention=self._log_upkeep.retention,
+            bulk_loads=self._bulk_loads,
+            replica_moves=self._replica_moves,
+            state_name=lambda: self.state.name,
+            request_count=lambda: sum(one.requests for one in self.channel.api_stats.values()),
+            started_seconds=self._started_seconds,
         )
         queued_max = self._settings.broker.queued_max_requests
         self.channel = RequestChannel(self.services, routes(), self._clock, queued_max)
         self.channel.add_shortcut(PRODUCE_KEY, ProduceShortcut(self.services))
 
+    def _move_replicas(self) -> None:
+        self._replica_moves = ReplicaMoves(
+            ReplicaMovesOptions(
+                files=self._files,
+                clock=self._clock,
+                scheduler=self.scheduler,
+                pool=self._pool,
+                logs=self._log_manager,
+                replicas=self._replica_manager,
+                bulk_loads=self._bulk_loads,
+                let_go=lambda name: self.log_cleaner.let_go(name),
+            )
+        )
+        self._started["moves"] = self._replica_moves.stop
+
     def _schedule(self) -> None:
         """Begin what is done again and again."""
-        self._log_upkeep = LogUpkeep(self._log_manager, self._replica_manager, self._pool, self._on_fatal)
+        if not self._is_upkept:
+            return
+        assert self._disk_watch is not None
+        self._disk_watch.start()
         self._log_upkeep.start(self.scheduler, self._settings.broker)
         self.scheduler.every(60_000, self._controller.remove_old_config_changes)
+        self.log_cleaner.start()
+
+    def _clean_logs(self, loop: asyncio.AbstractEventLoop) -> None:
+        self.log_cleaner = LogCleaner(
+            LogCleanerOptions(
+                loop=loop,
+                files=self._files,
+                clock=self._clock,
+                scheduler=self.scheduler,
+                pool=self._pool,
+                logs=self._log_manager,
+                flusher=self._replica_manager.flusher,
+                config=self._settings.broker,
+                on_failed=self._replica_manager.on_log_failed,
+                on_cleaned=lambda name: self._log_upkeep.retention.request([name.topic]),
+            )
+        )
+        self._log_upkeep.retention.is_held = lambda name: name in self.log_cleaner.running
+        self._replica_manager.partition_listeners.append(self.log_cleaner.on_partitions_changed)
+        self._started["cleaner"] = self.log_cleaner.stop
+        self.services.cleaning_of = self.log_cleaner.cleaning_of
+        self.services.first_dirty_offset_of = self.log_cleaner.first_dirty_offset_of
 
     def _open_sockets(self, loop: asyncio.AbstractEventLoop) -> None:
         self.sockets = SocketServer(

@@ -4,6 +4,8 @@ So the lock is taken, what a crash left is recovered, the same code adopts, and 
 leaves it. Nobody is told of the address that this broker listens on.
 
 Rule 1: only a directory that a Barnabas has used is taken: starting a broker on it must not be its migration.
+Rule 2: nothing but the adoption happens to the logs. This broker does not have the settings of the one that is stopped,
+and must not delete by its own.
 """
 
 import asyncio
@@ -38,7 +40,7 @@ def adopt_stopped(log_dirs: Sequence[str], request: LoadRequest) -> AdoptedLoad:
     settings = resolve(
         {"log.dirs": ",".join(ordered), "listeners": "PLAINTEXT://127.0.0.1:0", "node.id": node_id},
     )
-    return asyncio.run(_adopt(BrokerServer(settings), request))
+    return asyncio.run(_adopt(BrokerServer(settings, is_upkept=False), request))
 
 
 async def _adopt(server: BrokerServer, request: LoadRequest) -> AdoptedLoad:

@@ -109,12 +109,13 @@ def scan_headers(log: LogFile, start: int) -> Iterator[tuple[int, BatchHeader]]:
         except CorruptRecordError as error:
             raise CorruptLogError(log.path, position, error.reason) from None
         if header.size > log.size - position:
-            raise CorruptLogError(log.path, position, _overrun(header.size, log.size - position))
+            raise CorruptLogError(log.path, position, overrun(header.size, log.size - position))
         yield position, header
         position += header.size
 
 
-def _overrun(size: int, left: int) -> str:
+def overrun(size: int, left: int) -> str:
+    """Return what is wrong with a batch that the file ends in the middle of."""
     return f"the batch has {size} bytes by its header, but the file ends after {left}"
 
 
@@ -127,7 +128,7 @@ def scan_batches(log: LogFile, start: int = 0) -> Iterator[tuple[int, BatchHeade
     # Invariant: `chunk` is what was read of the file up to `position` and beyond; the next batch starts at `inside`.
     chunk, inside, position = buffer[:0], 0, start
     while position < log.size:
-        size = _size_at(chunk, inside, log, position)
+        size = check_left(chunk, inside, log, position)
         if size > len(chunk) - inside:
             # The batch is not all here: what there is of it goes to the front, and the file fills up the rest.
             rest = len(chunk) - inside
@@ -137,7 +138,7 @@ def scan_batches(log: LogFile, start: int = 0) -> Iterator[tuple[int, BatchHeade
             end = min(len(buffer), log.size - position)
             chunk = buffer[: rest + log.file.read_into(buffer[rest:end], position + rest)]
             if len(chunk) < size:
-                raise CorruptLogError(log.path, position, _overrun(size, len(chunk)))
+                raise CorruptLogError(log.path, position, overrun(size, len(chunk)))
             continue
         try:
             header = checked_header(chunk, inside)
@@ -148,8 +149,11 @@ def scan_batches(log: LogFile, start: int = 0) -> Iterator[tuple[int, BatchHeade
         position += size
 
 
-def _size_at(chunk: memoryview, inside: int, log: LogFile, position: int) -> int:
-    """Return how many bytes are needed for the next batch, as far as can be told from what is here of it."""
+def check_left(chunk: memoryview, inside: int, log: LogFile, position: int) -> int:
+    """Return how many bytes are needed for the next batch, as far as can be told from what is here of it.
+
+    Raises CorruptLogError where the file has not so many left.
+    """
     if len(chunk) - inside < ENTRY_SIZE_MIN:
         left = log.size - position
         if left < ENTRY_SIZE_MIN:
@@ -160,7 +164,7 @@ def _size_at(chunk: memoryview, inside: int, log: LogFile, position: int) -> int
         reason = f"the batch has a length of {size - LOG_OVERHEAD}, which no batch has"
         raise CorruptLogError(log.path, position, reason)
     if size > log.size - position:
-        raise CorruptLogError(log.path, position, _overrun(size, log.size - position))
+        raise CorruptLogError(log.path, position, overrun(size, log.size - position))
     return size
 
 

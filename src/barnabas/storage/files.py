@@ -129,6 +129,18 @@ class Files(Protocol):
         """Return when the names in a folder are on the disk."""
         ...
 
+    def set_modified_ms(self, path: str, modified_ms: int) -> None:
+        """Let a file be as old as another, whose content it has."""
+        ...
+
+    def disk_space(self, path: str) -> tuple[int, int]:
+        """Return how many bytes the file system of a folder has in all, and how many of them this process may use."""
+        ...
+
+    def device(self, path: str) -> int:
+        """Return a number that all folders of one file system have in common."""
+        ...
+
     def lock_directory(self, path: str) -> DirectoryLock:
         """Take the folder for this broker, or raise DirectoryLockedError."""
         ...
@@ -337,6 +349,10 @@ class OsFiles:
         """Return when a file was last written, in milliseconds since 1970."""
         return os.stat(path).st_mtime_ns // 1_000_000
 
+    def set_modified_ms(self, path: str, modified_ms: int) -> None:
+        """Let a file be as old as another, whose content it has."""
+        os.utime(path, ns=(modified_ms * 1_000_000, modified_ms * 1_000_000))
+
     def make_directory(self, path: str) -> None:
         """Create a folder and those above it, where they do not exist."""
         os.makedirs(path, exist_ok=True)
@@ -364,6 +380,15 @@ class OsFiles:
             raise _sync_failed(error) from error
         finally:
             os.close(descriptor)
+
+    def disk_space(self, path: str) -> tuple[int, int]:
+        """Return how many bytes the file system of a folder has in all, and how many of them this process may use."""
+        found = os.statvfs(path)
+        return found.f_blocks * found.f_frsize, found.f_bavail * found.f_frsize
+
+    def device(self, path: str) -> int:
+        """Return a number that all folders of one file system have in common."""
+        return os.stat(path).st_dev
 
     def lock_directory(self, path: str) -> OsDirectoryLock:
         """Take the folder for this broker, or raise DirectoryLockedError."""

@@ -105,6 +105,14 @@ class OffsetIndex:
         count = self._entries.count
         self.last_offset = self.base_offset + (self._entries.at(count - 1)[0] if count else 0)
 
+    def content(self) -> bytes:
+        """Return all entries as the file has them, or will."""
+        return self._entries.content()
+
+    def keep_in_memory(self, is_allowed: bool) -> None:
+        """Say whether entries that find no room on the disk may wait in memory."""
+        self._entries.is_lenient = is_allowed
+
     def append(self, offset: int, position: int) -> None:
         """Add the last offset of a batch and the position at which the batch starts."""
         if offset < self.base_offset or (self._entries.count and offset <= self.last_offset):
@@ -112,6 +120,12 @@ class OffsetIndex:
             raise InvalidOffsetError(message)
         self._entries.append(OFFSET_ENTRY.pack(offset - self.base_offset, position))
         self.last_offset = offset
+
+    def extend(self, entries: bytes | bytearray, last_offset: int) -> None:
+        """Add entries as they stand in the file, which lie after the last one; `last_offset` is that of the last."""
+        if entries:
+            self._entries.extend(entries)
+            self.last_offset = last_offset
 
     def lookup(self, target: int) -> OffsetPosition:
         """Return the largest entry that is <= `target`, or the start of the segment."""
@@ -230,6 +244,14 @@ class TimeIndex:
         count = self._entries.count
         self.last = self.entry(count - 1) if count else TimestampOffset(NO_TIMESTAMP, self.base_offset)
 
+    def content(self) -> bytes:
+        """Return all entries as the file has them, or will."""
+        return self._entries.content()
+
+    def keep_in_memory(self, is_allowed: bool) -> None:
+        """Say whether entries that find no room on the disk may wait in memory."""
+        self._entries.is_lenient = is_allowed
+
     def maybe_append(self, timestamp: int, offset: int, *, skip_full_check: bool = False) -> None:
         """Add the largest timestamp so far and the last offset of the batch that has it.
 
@@ -248,6 +270,12 @@ class TimeIndex:
             raise IndexFullError(f"{self.path} is full with {self._entries.count} entries")
         self._entries.append(TIME_ENTRY.pack(timestamp, offset - self.base_offset))
         self.last = TimestampOffset(timestamp, offset)
+
+    def extend(self, entries: bytes | bytearray, last: TimestampOffset) -> None:
+        """Add entries as they stand in the file, which lie after the last one; `last` is the last of them."""
+        if entries:
+            self._entries.extend(entries)
+            self.last = last
 
     def lookup(self, timestamp: int) -> TimestampOffset:
         """Return the last entry that is <= `timestamp`, or (-1, base offset)."""

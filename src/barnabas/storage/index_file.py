@@ -10,11 +10,12 @@ mapped when a search first needs them. After a crash the entries of the active s
     | 0 ............. _tail_slot-1 |    | _tail_slot ...... _written-1 | _written ..... count-1 |
 
 Rule 1: the file is never longer than its entries; it is written by `write_at`, never through a map, because a store
-into the map of a full disk kills the process.
+into the map of a full disk kills the process. Recovery on a full disk keeps in memory what finds no room.
 Rule 2: searches look at the warm section first, the last 8,192 bytes of entries, where almost all of them end: a
 consumer reads near the end, and touching pages of the middle for it would read them from the disk.
 """
 
+import errno
 from struct import Struct
 
 from barnabas.storage.files import Buffer, Files
@@ -39,6 +40,7 @@ class IndexFile:
         "count",
         "count_max",
         "entry",
+        "is_lenient",
         "key",
         "path",
     )
@@ -57,6 +59,8 @@ class IndexFile:
         self._written = 0
         # Invariant: the file has no byte past this slot. It lies past `_written` after a write that failed halfway.
         self._file_end = 0
+        self.is_lenient = False
+        """Whether entries that find no room on the disk may stay in memory: while the index is made anew."""
 
     def open(self, size_bytes: int, size_bytes_max: int) -> None:
         """Take over the entries of the file that is there, `size_bytes` long."""
@@ -76,7 +80,23 @@ class IndexFile:
         self._tail += entry
         self.count += 1
         if len(self._tail) >= 2 * WARM_SECTION_BYTES:
+            self._write_block()
+
+    def extend(self, entries: bytes | bytearray) -> None:
+        """Add entries that sort after all others, and after each other; there must be room for them."""
+        self._tail += entries
+        self.count += len(entries) // self.entry.size
+        assert self.count <= self.count_max, f"{self.path} has more entries than fit"
+        if len(self._tail) >= 2 * WARM_SECTION_BYTES:
+            self._write_block()
+
+    def _write_block(self) -> None:
+        try:
             self.write_out()
+        except OSError as error:
+            if not self.is_lenient or error.errno not in (errno.ENOSPC, errno.EDQUOT):
+                raise
+        else:
             self._trim_tail()
 
     def _trim_tail(self) -> None:
@@ -111,6 +131,11 @@ class IndexFile:
         if mapped is None:
             mapped = self._map = self._files.map(self.path)
         return mapped
+
+    def content(self) -> bytes:
+        """Return all entries, those too that wait in memory."""
+        before = bytes(self._mapped()[: self._tail_slot * self.entry.size]) if self._tail_slot else b""
+        return before + bytes(self._tail)
 
     def release(self) -> None:
         """Give back the map; the next search that needs it maps the file again."""
@@ -160,9 +185,13 @@ class IndexFile:
 
     def rename(self, path: str) -> None:
         """Give the file another name, in one step."""
-        if self._written != self.count or not self._files.exists(self.path):
+        if self._written != self.count:
             self.write_out()
-        self._files.rename(self.path, path)
+        try:
+            self._files.rename(self.path, path)
+        except FileNotFoundError:
+            self.write_out()
+            self._files.rename(self.path, path)
         self.path = path
 
     def delete(self) -> None:
@@ -173,7 +202,11 @@ class IndexFile:
     def close(self) -> None:
         """Write what waits in memory; the entries stay readable from the file."""
         if self._written != self.count or not self._files.exists(self.path):
-            self.write_out()
+            try:
+                self.write_out()
+            except OSError as error:
+                if not self.is_lenient or error.errno not in (errno.ENOSPC, errno.EDQUOT):
+                    raise
         self._map = None
 
     def cut_zero_tail(self) -> None:

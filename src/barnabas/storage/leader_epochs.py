@@ -23,6 +23,8 @@ class LeaderEpochs:
         # Invariant: both epochs and start offsets increase from entry to entry.
         self.entries: list[tuple[int, int]] = []
         self._is_durable = True
+        # Whether the file has entries at its beginning that were forgotten here.
+        self._is_trimmed = False
 
     def load(self) -> None:
         """Read the file; raises CheckpointError when it is damaged."""
@@ -81,8 +83,10 @@ class LeaderEpochs:
         before = [entry for entry in self.entries if entry[1] <= start_offset]
         if not before or (before[-1][1] == start_offset and len(before) == 1):
             return
+        # The file may go on telling of them until the log is closed: whoever loads it forgets them again, and
+        # retention, which comes by here for every log with old records, need not wait for the disk.
         self.entries = [(before[-1][0], start_offset), *self.entries[len(before) :]]
-        self._forgot()
+        self._is_trimmed = True
 
     def clear(self) -> None:
         """Forget everything, because the log starts anew."""
@@ -94,8 +98,9 @@ class LeaderEpochs:
         self._is_durable = False
         self.flush()
 
-    def flush(self) -> None:
-        """Return when the entries are on the disk."""
-        if not self._is_durable:
+    def flush(self, *, only_new: bool = False) -> None:
+        """Return when the entries are on the disk; with `only_new` it may still have older ones than these."""
+        if not self._is_durable or (self._is_trimmed and not only_new):
             write_epochs(self._files, self._path, self.entries)
             self._is_durable = True
+            self._is_trimmed = False

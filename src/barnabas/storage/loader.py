@@ -15,12 +15,15 @@ Rule 3: files that are not ours are left alone.
 
 import logging
 import os
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
 
-from barnabas.records.batch import BatchHeader
-from barnabas.storage.batches import CorruptLogError, LogFile, scan_headers
+from barnabas.model import NO_OFFSET
+from barnabas.records.batch import HEADER_SIZE, BatchHeader, CorruptRecordError
+from barnabas.storage.batches import CorruptLogError, LogFile, read_any_header, scan_headers
 from barnabas.storage.checkpoint import CheckpointError
+from barnabas.storage.files import Files
 from barnabas.storage.index import CorruptIndexError
 from barnabas.storage.leader_epochs import LeaderEpochs
 from barnabas.storage.log import Log
@@ -35,11 +38,14 @@ from barnabas.storage.producer_replay import (
     snapshot_path,
 )
 from barnabas.storage.producers import ProducerStateManager
-from barnabas.storage.recovery import recover_segment
+from barnabas.storage.recovery import OFFSET_MAX, recover_segment
 from barnabas.storage.segment import (
+    CLEANED_SUFFIX,
     DELETED_SUFFIX,
     INDEX_SUFFIX,
     LOG_SUFFIX,
+    SEGMENT_KINDS,
+    SWAP_SUFFIX,
     TIME_INDEX_SUFFIX,
     TRANSACTION_INDEX_SUFFIX,
     ActiveSegment,
@@ -47,9 +53,7 @@ from barnabas.storage.segment import (
 )
 from barnabas.storage.segments import LogSegments
 
-CLEANED_SUFFIX = ".cleaned"
-SWAP_SUFFIX = ".swap"
-KINDS = (LOG_SUFFIX, INDEX_SUFFIX, TIME_INDEX_SUFFIX, TRANSACTION_INDEX_SUFFIX)
+KINDS = SEGMENT_KINDS
 
 logger = logging.getLogger(__name__)
 
@@ -60,17 +64,33 @@ class LastKnown:
 
     log_start_offset: int = 0
     recovery_point: int = 0
+    first_dirty_offset: int = NO_OFFSET
     had_clean_shutdown: bool = False
 
 
-def load_log(options: LogOptions, last_known: LastKnown) -> Log:
-    """Open the log in a folder, which is created where it does not exist."""
+def load_log(options: LogOptions, last_known: LastKnown, on_progress: Callable[[int], None] | None = None) -> Log:
+    """Open the log in a folder, which is created where it does not exist.
+
+    `on_progress` is called with bytes that recovery has read, now and then; what it raises stops the loading.
+    """
     try:
-        return _Loader(options, last_known).load()
+        return _Loader(options, last_known, on_progress).load()
     except CorruptLogError as error:
         # The checkpoints vouched for this part of the log, so nothing they say is believed the second time.
         logger.warning("%s; the whole log is recovered", error)
-        return _Loader(options, LastKnown(log_start_offset=last_known.log_start_offset)).load()
+        return _Loader(options, LastKnown(log_start_offset=last_known.log_start_offset), on_progress).load()
+
+
+def segment_sizes(files: Files, directory: str, recovery_point: int) -> tuple[int, int]:
+    """Return the bytes of a log's segments, and of those that are recovered after a stop that was not clean."""
+    sizes = sorted(
+        (base, entry.size)
+        for entry in files.entries(directory)
+        if entry.name.endswith(LOG_SUFFIX) and (base := _base_offset(entry.name)) is not None
+    )
+    # As in `_untrusted`: from the segment on that has the last offset below the recovery point.
+    first = max((slot for slot, (base, _) in enumerate(sizes) if base < recovery_point), default=0)
+    return sum(size for _, size in sizes), sum(size for _, size in sizes[first:])
 
 
 def _base_offset(name: str) -> int | None:
@@ -79,11 +99,35 @@ def _base_offset(name: str) -> int | None:
     return int(stem) if len(stem) == 20 and stem.isdecimal() else None
 
 
+def _check_belongs(segment: LogSegment) -> None:
+    """Raise CorruptLogError for a file that is another segment's, or cut, as far as its ends tell.
+
+    The first batch must not lie before the segment, and the last one that is indexed must be where the index says.
+    """
+    if not segment.size:
+        return
+    last = segment.offset_index.lookup(2**63 - 1)
+    log = segment.log_file()
+    for position in {0, last.position}:
+        data = log.file.read_at(min(HEADER_SIZE, log.size - position), position)
+        try:
+            header = read_any_header(data, 0)
+        except CorruptRecordError as error:
+            raise CorruptLogError(log.path, position, error.reason) from None
+        if header.base_offset < segment.base_offset:
+            reason = f"the batch starts at offset {header.base_offset}, before its segment"
+            raise CorruptLogError(log.path, position, reason)
+        if position and header.last_offset != last.offset:
+            reason = f"the batch ends at offset {header.last_offset}, but its index says {last.offset}"
+            raise CorruptLogError(log.path, position, reason)
+
+
 class _Loader:
     """The steps of opening one log, and what they have found so far."""
 
-    def __init__(self, options: LogOptions, last_known: LastKnown) -> None:
+    def __init__(self, options: LogOptions, last_known: LastKnown, on_progress: Callable[[int], None] | None) -> None:
         self._options = options
+        self._on_progress = on_progress
         self._files = options.files
         self._last_known = last_known
         self._segment_options = options.segment_options()
@@ -122,6 +166,8 @@ class _Loader:
                 # Every file of a clean shutdown is on the disk, whatever the checkpoint was when it was last written.
                 recovery_point=log_end_offset if self._is_trusted() else recovery_point,
                 log_end_offset=log_end_offset,
+                # What comes after the end was never cleaned, whatever was there before.
+                first_dirty_offset=min(self._last_known.first_dirty_offset, log_end_offset),
                 leader_epochs=self._leader_epochs,
                 producers=self._producers,
                 is_changed=self._is_changed,
@@ -151,7 +197,8 @@ class _Loader:
         # A clean that was still writing had not replaced anything: its output, from the first of it on, is dropped.
         oldest_cleaned = min(cleaned, default=None)
         swapped: list[str] = []
-        for name in sorted(names):
+        # As long as there is a `.cleaned`, its `.swap` is one to drop: it goes last, in case this is interrupted too.
+        for name in sorted(names, key=lambda name: (name.endswith(CLEANED_SUFFIX), name)):
             base = _base_offset(name)
             if base is None:
                 continue
@@ -163,6 +210,9 @@ class _Loader:
         for name in swapped:
             if name.endswith(LOG_SUFFIX + SWAP_SUFFIX):
                 self._remove_covered(name, names[name])
+        if swapped:
+            # What is replaced must be gone for good first: an old index beside new data would be believed.
+            self._files.sync_directory(self._options.directory)
         # The data comes last: while it has its old name the swap is done again, with it everything is in place.
         for name in sorted(swapped, key=lambda name: name.endswith(LOG_SUFFIX + SWAP_SUFFIX)):
             self._files.rename(self._path(name), self._path(name.removesuffix(SWAP_SUFFIX)))
@@ -172,7 +222,7 @@ class _Loader:
         base = _base_offset(name)
         assert base is not None
         path = self._path(name)
-        last_offset = base - 1
+        last_offset = base  # Its own place it takes even when nothing is left in it.
         try:
             for _, batch in scan_headers(LogFile(self._files.open(path), path, size), 0):
                 last_offset = batch.last_offset
@@ -220,11 +270,23 @@ class _Loader:
         try:
             segment.open(segment.size, names[stem + INDEX_SUFFIX], names[stem + TIME_INDEX_SUFFIX])
             if stem + TRANSACTION_INDEX_SUFFIX in names:
-                segment.transaction_index.entries()
+                self._check_aborted(segment)
+            _check_belongs(segment)
         except CorruptIndexError as error:
             logger.warning("%s; the index is made again", error)
             return False
+        except CorruptLogError as error:
+            logger.warning("%s; the segment is recovered", error)
+            return False
         return True
+
+    def _check_aborted(self, segment: LogSegment) -> None:
+        """Raise CorruptIndexError where the aborted transactions are not those of this segment."""
+        following = self._segments.higher(segment.base_offset)
+        entries = segment.transaction_index.entries()
+        if following is not None and entries and entries[-1].last_offset >= following.base_offset:
+            reason = f"the last entry ends at offset {entries[-1].last_offset}, behind its segment"
+            raise CorruptIndexError(segment.transaction_index.path, 0, reason)
 
     # 3. Recovery.
 
@@ -249,13 +311,15 @@ class _Loader:
         producers = self._producers_before(run[0])
         last = run[-1]
         for segment in run:
+            following = self._segments.higher(segment.base_offset)
             cut = recover_segment(
                 segment,
                 self._segment_options,
                 self._options.config.index_interval_bytes,
                 partial(self._observe, producers),
+                self._on_progress,
+                end_offset=OFFSET_MAX if following is None else following.base_offset,
             )
-            following = self._segments.higher(segment.base_offset)
             if following is None or following.base_offset <= segment.next_offset():
                 continue  # What was cut off, if anything, was room that had been allocated.
             if cut and segment is not run[-1]:
@@ -263,7 +327,8 @@ class _Loader:
                 last = segment
                 break
             missing = f"offsets {segment.next_offset()} to {following.base_offset - 1}"
-            logger.warning("%s lacks %s, by compaction, by damage or by a power cut", segment.path, missing)
+            level = logging.INFO if self._options.config.is_compacted else logging.WARNING
+            logger.log(level, "%s lacks %s, by compaction, by damage or by a power cut", segment.path, missing)
         if last is self._segments.last:
             self._producers = producers
 

@@ -8,7 +8,7 @@
 Below the recovery point everything is on the disk. Consumers see what is below the high watermark, those that read
 committed records only what is below the last stable offset. New batches go to the log end offset.
 
-Rule 1: one thread owns a log. Only `PendingFlush.run` may be called from another.
+Rule 1: one thread owns a log. Only `PendingFlush.run` and `remove_files` may be called from another.
 Rule 2: the log end offset moves after the bytes are in the segment, and never for an append that could not be written.
 A flush that fails after it is a failure of the disk, which takes the directory offline.
 Rule 3: what was flushed survives a crash of the machine, what was appended survives a crash of the process.
@@ -23,6 +23,7 @@ from barnabas.config import LogConfig
 from barnabas.model import NO_OFFSET, NO_TIMESTAMP, LogOffsetMetadata, TimestampOffset
 from barnabas.records.batch import LOG_APPEND_TIME, LOG_OVERHEAD, BatchHeader, CorruptRecordError
 from barnabas.records.builder import OwnBatch, seal_own_batch
+from barnabas.storage.files import PASSING_ERRORS
 from barnabas.storage.log_types import LogAppendInfo, LogOptions, LogState, PendingFlush
 from barnabas.storage.producer_replay import (
     apply_batch,
@@ -47,6 +48,7 @@ from barnabas.storage.segment import (
     LogSegment,
     segment_file,
 )
+from barnabas.storage.segment_swap import put_in_place, swap_files
 from barnabas.storage.transaction_index import AbortedTransaction
 from barnabas.storage.validator import (
     LeaderStamp,
@@ -59,6 +61,10 @@ logger = logging.getLogger(__name__)
 
 OFFSET_END = 2**63 - 1
 """No record has this offset, so that the one after the last record always fits into 64 bits."""
+
+
+def _newer_first(found: TimestampOffset) -> tuple[int, int]:
+    return found.timestamp, -found.offset
 
 
 def _producer_batches(batches: list[BatchHeader]) -> Iterator[tuple[int, BatchHeader]]:
@@ -85,6 +91,8 @@ class Log:
         self.producers = state.producers
         self.log_start_offset = state.log_start_offset
         self.recovery_point = state.recovery_point
+        # Below it the cleaner was; -1 where it never was.
+        self.first_dirty_offset = state.first_dirty_offset
         self._activate(self._open_active())
         self.log_end = self._end_metadata(state.log_end_offset)
         self.high_watermark = self.offset_metadata(self.log_start_offset)
@@ -94,7 +102,7 @@ class Log:
         # A flush that was prepared before a truncation says nothing of what was appended after it.
         self._truncations = 0
         self.is_closed = False
-        self.last_flush_ms = options.clock.now_ms()
+        self.last_flush_seconds = options.clock.monotonic_seconds()
 
     # What it is and where.
 
@@ -107,6 +115,11 @@ class Log:
     def log_end_offset(self) -> int:
         """The offset that the next record gets."""
         return self.log_end.message_offset
+
+    @property
+    def truncations(self) -> int:
+        """How often records were cut off its end since it was opened."""
+        return self._truncations
 
     @property
     def size_bytes(self) -> int:
@@ -125,10 +138,14 @@ class Log:
         """Make a segment the one that is appended to."""
         self._active = active
         # A random number that stays the same for the segment, also after a restart.
-        jitter_ms_max = min(self.config.segment_jitter_ms, self.config.segment_ms)
+        segment_ms = self.config.segment_ms
+        if self.config.is_compacted:
+            # What is in the active segment is not cleaned.
+            segment_ms = min(segment_ms, self.config.max_compaction_lag_ms)
+        jitter_ms_max = min(self.config.segment_jitter_ms, segment_ms)
         jitter_ms = zlib.crc32(active.segment.path.encode()) % jitter_ms_max if jitter_ms_max else 0
         # Invariant: the segment is rolled before its records span more time than this.
-        self._roll_ms = self.config.segment_ms - jitter_ms
+        self._roll_ms = segment_ms - jitter_ms
         # A batch that is not newer than this does not make the segment too old. It is found out when first asked for.
         self._roll_after = NO_TIMESTAMP - 1
 
@@ -389,10 +406,10 @@ class Log:
         if flush.truncations == self._truncations:
             # After the batches, which they must not run ahead of, and here, where nobody else changes them. Epochs
             # change so seldom that waiting for the disk does not matter.
-            self.leader_epochs.flush()
+            self.leader_epochs.flush(only_new=True)
             self.recovery_point = max(self.recovery_point, flush.end_offset)
             self._name_changes -= flush.name_changes
-        self.last_flush_ms = self._options.clock.now_ms()
+        self.last_flush_seconds = self._options.clock.monotonic_seconds()
 
     def flush(self) -> None:
         """Return when everything appended so far is on the disk."""
@@ -486,7 +503,15 @@ class Log:
     def find_offset_of_max_timestamp(self) -> TimestampOffset | None:
         """Return the first record with the largest timestamp of all, or None when no record has one."""
         newest = max((segment.largest.timestamp for segment in self.segments), default=NO_TIMESTAMP)
-        return None if newest < 0 else self.find_offset_by_timestamp(newest)
+        found = None if newest < 0 else self.find_offset_by_timestamp(newest)
+        if found is not None or newest < 0:
+            return found
+        # That record was deleted, or cleaned away: what is there now has to be looked at.
+        for segment in sorted(self.segments, key=lambda segment: segment.largest.timestamp, reverse=True):
+            if found is None or segment.largest.timestamp > found.timestamp:
+                other = segment.find_offset_of_max_timestamp(self.log_start_offset)
+                found = max((one for one in (found, other) if one is not None), key=_newer_first, default=None)
+        return found
 
     # Deletion and truncation.
 
@@ -506,8 +531,9 @@ class Log:
         """Take the oldest segments out while `is_deletable(segment, its end offset)` and return them.
 
         Their files are renamed to `.deleted`, oldest first, so that a crash leaves a log without a hole; whoever is
-        reading them reads on, and `delete` of the segments returned removes them. A log is never without a segment:
-        when all are to go, a new one is rolled first.
+        reading them reads on, and `remove_files` of the segments returned removes them. A log is never without a
+        segment: when all are to go, a new one is rolled first. A full disk, which this may be to make room on, keeps
+        only what it would have to be written to for; it is an error when none could go.
         """
         self._check_open()
         deletable: list[LogSegment] = []
@@ -520,24 +546,70 @@ class Log:
                 break
             deletable.append(segment)
         if deletable and deletable[-1] is self.segments.last:
-            self.roll()
+            try:
+                self.roll()
+            except OSError as error:
+                if error.errno not in PASSING_ERRORS or len(deletable) == 1:
+                    raise
+                deletable.pop()
+        taken: list[LogSegment] = []
         for segment in deletable:
-            self.segments.remove(segment)
-            self._options.open_segments.forget(segment)
-            segment.change_suffix("", DELETED_SUFFIX)
-            self._is_touched = True
-            self._name_changes += 1
-        if deletable:
+            if not self._set_aside(segment, is_first=not taken):
+                break
+            taken.append(segment)
+        if taken:
             self._start_at_least(self.segments.first.base_offset)
-        return deletable
+        return taken
+
+    def _set_aside(self, segment: LogSegment, *, is_first: bool) -> bool:
+        """Take a segment out, and tell whether that could be done; what waits for room raises only when `is_first`."""
+        segment.is_leaving = True
+        try:
+            segment.change_suffix("", DELETED_SUFFIX)
+        except OSError as error:
+            if error.errno not in PASSING_ERRORS:
+                raise
+            # The data is renamed first. With it the segment is gone, and indexes without data are of no use to anybody.
+            if not segment.path.endswith(DELETED_SUFFIX):
+                segment.is_leaving = False
+                if is_first:
+                    raise
+                return False
+        self.segments.remove(segment)
+        self._options.open_segments.forget(segment)
+        self._is_touched = True
+        self._name_changes += 1
+        return True
 
     def _start_at_least(self, offset: int) -> None:
         if offset > self.log_start_offset:
             self.log_start_offset = offset
             self.leader_epochs.truncate_from_start(offset)
-        for snapshot in snapshot_offsets(self._options.files, self.directory):
-            if snapshot < offset:
-                self._options.files.remove(snapshot_path(self.directory, snapshot))
+
+    def remove_files(self, segment: LogSegment) -> None:
+        """Remove the files of a segment that was taken out; any thread may do it, since that can take long.
+
+        Of a segment that was deleted the snapshot goes too, which has its offset in the name. One that a crash leaves
+        behind does no harm until the next close removes it.
+        """
+        segment.delete()
+        if segment.base_offset < self.segments.first.base_offset:
+            self._options.files.remove(snapshot_path(self.directory, segment.base_offset))
+
+    def replace_segments(self, sources: Sequence[LogSegment], sizes: tuple[int, int, int]) -> None:
+        """Put the cleaned segment, with a log and indexes of these sizes, in the place of those it was made from.
+
+        What was there becomes `.deleted`, and `delete` of the segments removes it.
+        """
+        self._check_open()
+        cleaned = swap_files(self._segment_options, sources, sizes)
+        put_in_place(self.segments, sources, cleaned)
+        for source in sources:
+            self._options.open_segments.forget(source)
+        self._is_touched = True
+        self._name_changes += 1
+        # It may have pointed into a segment that is not there any more.
+        self.update_high_watermark(self.high_watermark.message_offset)
 
     def truncate_to(self, offset: int) -> None:
         """Cut off everything from `offset` on, whole batches only; the log end offset says where it ends then.
@@ -587,6 +659,7 @@ class Log:
     def _ended_at(self, offset: int) -> None:
         self.log_end = self._end_metadata(offset)
         self.recovery_point = min(self.recovery_point, offset)
+        self.first_dirty_offset = min(self.first_dirty_offset, offset)
         self.log_start_offset = min(self.log_start_offset, offset)
         self.leader_epochs.truncate_from_end(offset)
         remove_snapshots_after(self._options.files, self.directory, offset)
@@ -601,6 +674,7 @@ class Log:
         """Flush, take a snapshot of the producers, and leave the files as a clean start expects them."""
         if self._is_touched and not self.is_closed:
             self.flush()
+            self.leader_epochs.flush()
             self._active.close()
             remove_stray_snapshots(self._options.files, self.directory, self.segments)
             # This syncs the folder, and so makes the names of the indexes durable as well.

@@ -2,6 +2,7 @@
 
     meta.properties                      who the folder belongs to
     .lock                                held while a broker uses it
+    .barnabas-reserve                    room for the moment when there is none: see disk_room.py
     .kafka_cleanshutdown                 there only while no broker runs and the last one stopped in order
     recovery-point-offset-checkpoint     and the other checkpoints: see checkpoint.py
     orders-0/                            the log of a partition
@@ -15,7 +16,7 @@ Rule 1: a folder is refused in one sentence before anything in it is touched.
 import logging
 import os
 import re
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from enum import Enum
 from typing import NamedTuple
 from uuid import uuid4
@@ -23,6 +24,8 @@ from uuid import uuid4
 from barnabas.model import TopicPartition
 from barnabas.storage.checkpoint import (
     CLEAN_SHUTDOWN_MARKER,
+    HIGH_WATERMARK_CHECKPOINT,
+    LOG_START_OFFSET_CHECKPOINT,
     META_PROPERTIES,
     OFFSET_CHECKPOINTS,
     RECOVERY_POINT_CHECKPOINT,
@@ -41,6 +44,13 @@ logger = logging.getLogger(__name__)
 # Folders that Kafka or a file system keeps in the same place, and that hold no partition of ours.
 FOREIGN_FOLDERS = ("remote-log-index-cache", "__cluster_metadata-0", "lost+found")
 NAME_BYTES_MAX = 255
+
+MISSED_CHECKPOINTS = {
+    RECOVERY_POINT_CHECKPOINT: "the logs are trusted without it",
+    HIGH_WATERMARK_CHECKPOINT: "the high watermarks are found anew",
+    LOG_START_OFFSET_CHECKPOINT: "logs start at their first segments, so that deleted records may be back",
+}
+"""What every stop in order writes, and what it means that one is missing."""
 
 _PARTITION_FOLDER = re.compile(
     r"(?P<topic>[a-zA-Z0-9._-]+)-(?P<partition>[0-9]+)(?:\.(?P<id>[0-9a-f]{32})-(?P<kind>delete|future|stray))?"
@@ -97,6 +107,8 @@ class LogDirectory:
         self.had_clean_shutdown = False
         # Why it is not used any more until a restart, or None while it works.
         self.failure: OSError | None = None
+        # Whether a write found no room in it, and there has been none since.
+        self.is_full = False
         # The folders of partitions in it, by their names; None until they could be listed.
         self.listed: list[PartitionFolder] | None = None
         # Whether nobody has used it before this start, as far as meta.properties tells.
@@ -136,6 +148,11 @@ class LogDirectory:
         found = self.check_identity(identity)
         wanted = {"version": "1", "directory.id": encode_topic_id(uuid4()), **identity, **found}
         if wanted != found:
+            if self.listed:
+                # There are logs, so this is no new folder: somebody removed the file, or a part of it.
+                lacking = ", ".join(name for name in wanted if name not in found)
+                path = os.path.join(self.path, META_PROPERTIES)
+                logger.warning("%s says nothing of %s; it is written again for this broker", path, lacking)
             write_properties(self._files, os.path.join(self.path, META_PROPERTIES), wanted)
         return wanted
 
@@ -177,8 +194,11 @@ class LogDirectory:
 
     def read_checkpoint(self, name: str) -> dict[TopicPartition, int]:
         """Return a checkpoint; one that is damaged counts as empty, which costs time but no record."""
+        path = os.path.join(self.path, name)
+        if self.had_clean_shutdown and name in MISSED_CHECKPOINTS and not self._files.exists(path):
+            logger.warning("%s is gone, though the last stop was clean; %s", path, MISSED_CHECKPOINTS[name])
         try:
-            return read_offsets(self._files, os.path.join(self.path, name))
+            return read_offsets(self._files, path)
         except CheckpointError as error:
             logger.warning("%s; the checkpoint is not used", error)
             if name == RECOVERY_POINT_CHECKPOINT:
@@ -205,3 +225,14 @@ class LogDirectory:
         if self._lock is not None:
             self._lock.release()
             self._lock = None
+
+
+def distinct_paths(paths: Iterable[str]) -> list[str]:
+    """Return the folders, absolute; one that is named twice is refused, since it would be used twice."""
+    absolute: list[str] = []
+    for path in paths:
+        resolved = os.path.realpath(path)
+        if resolved in absolute:
+            raise LogDirectoryError(f"log.dirs names {path} twice")
+        absolute.append(resolved)
+    return absolute

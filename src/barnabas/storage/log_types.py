@@ -7,7 +7,7 @@ from uuid import UUID
 
 from barnabas.clock import Clock
 from barnabas.config import LogConfig
-from barnabas.model import TopicPartition
+from barnabas.model import NO_OFFSET, TopicPartition
 from barnabas.storage.files import Files
 from barnabas.storage.leader_epochs import LeaderEpochs
 from barnabas.storage.log_directory import LogDirectory
@@ -67,6 +67,7 @@ class LogState:
     log_end_offset: int
     leader_epochs: LeaderEpochs
     producers: ProducerStateManager
+    first_dirty_offset: int = NO_OFFSET
     is_changed: bool
     """Whether files had to be made or mended, and have to be written before a clean shutdown."""
 
@@ -84,14 +85,20 @@ class PendingFlush(NamedTuple):
     def run(self) -> None:
         """Return when everything below `end_offset` is on the disk that was not cut off or deleted in between."""
         for segment in self.sealed:
-            try:
-                segment.flush()
-            except FileNotFoundError:
-                if not segment.is_deleted:
-                    raise
+            if not segment.is_leaving:
+                self._flush(segment)
         self.active.sync()
         if self.name_changes:
             self.log.sync_directory()
+
+    def _flush(self, segment: LogSegment) -> None:
+        try:
+            segment.flush()
+        except FileNotFoundError:
+            if not segment.is_deleted and not segment.is_leaving:
+                raise
+        if segment.is_leaving:
+            segment.remove_strays()  # Retention came by meanwhile; indexes are made where they are missing.
 
 
 @dataclass(slots=True)

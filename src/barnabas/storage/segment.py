@@ -16,13 +16,14 @@ Rule 3: an append that fails leaves the segment as it was: what may have been wr
 
 import logging
 import os
+from array import array
 from collections import OrderedDict
 from collections.abc import Sequence
 from struct import Struct
 from typing import NamedTuple
 
 from barnabas.model import NO_TIMESTAMP, LogOffsetMetadata, TimestampOffset
-from barnabas.records import kernel
+from barnabas.records import batch_walk, kernel
 from barnabas.records.batch import LENGTH_POSITION, LOG_OVERHEAD, MAGIC, MAGIC_POSITION, BatchHeader
 from barnabas.storage.batches import CorruptLogError, LogFile, records_of, scan_headers
 from barnabas.storage.files import Buffer, File, Files
@@ -33,7 +34,10 @@ LOG_SUFFIX = ".log"
 INDEX_SUFFIX = ".index"
 TIME_INDEX_SUFFIX = ".timeindex"
 TRANSACTION_INDEX_SUFFIX = ".txnindex"
+SEGMENT_KINDS = (LOG_SUFFIX, INDEX_SUFFIX, TIME_INDEX_SUFFIX, TRANSACTION_INDEX_SUFFIX)
 DELETED_SUFFIX = ".deleted"
+CLEANED_SUFFIX = ".cleaned"
+SWAP_SUFFIX = ".swap"
 
 RELATIVE_OFFSET_MAX = 2**31 - 1
 LOCATE_CHUNK_BYTES = 4096
@@ -126,6 +130,9 @@ class LogSegment:
         self._pinned = False
         # Whether the files are gone, so that a flush that was prepared before need not look for them.
         self.is_deleted = False
+        self._first_timestamp: int | None = None
+        # Whether it is taken out of the log for good, and its files get other names while a flush may be at them.
+        self.is_leaving = False
 
     def _path(self, kind: str, suffix: str = "") -> str:
         return self._stem + kind + suffix
@@ -203,6 +210,8 @@ class LogSegment:
 
     def rebuild_indexes(self) -> None:
         """Make both indexes again from the headers of the batches; raises CorruptLogError when those are damaged."""
+        for _ in scan_headers(self.log_file(), 0):
+            pass  # Where the log is damaged its index, such as it is, is the only way to what lies behind.
         self.offset_index.truncate()
         self.time_index.truncate()
         self.largest = TimestampOffset(NO_TIMESTAMP, self.base_offset)
@@ -245,11 +254,28 @@ class LogSegment:
                     return TimestampOffset(record.timestamp, record.offset)
         return None
 
+    def find_offset_of_max_timestamp(self, start_offset: int) -> TimestampOffset | None:
+        """Return the first of the newest records at or past `start_offset`, by looking at them; None without any."""
+        found: TimestampOffset | None = None
+        log = self.log_file()
+        for position, header in scan_headers(log, self.offset_index.lookup(start_offset).position):
+            is_older = header.max_timestamp < 0 or (found is not None and header.max_timestamp <= found.timestamp)
+            if is_older or header.last_offset < start_offset:
+                continue
+            view = memoryview(log.file.read_at(header.size, position))
+            for record in records_of(view, header, self._options.decompressed_bytes_max):
+                if record.offset >= start_offset and record.timestamp > (found.timestamp if found else NO_TIMESTAMP):
+                    found = TimestampOffset(record.timestamp, record.offset)
+        return found
+
     def first_timestamp(self) -> int:
         """Return the largest timestamp of the first batch, which rolling by time counts from, or -1 without one."""
-        for _, header in scan_headers(self.log_file(), 0):
-            return header.max_timestamp
-        return NO_TIMESTAMP
+        if self._first_timestamp is not None:
+            return self._first_timestamp
+        first = next((header.max_timestamp for _, header in scan_headers(self.log_file(), 0)), NO_TIMESTAMP)
+        if not self._pinned:
+            self._first_timestamp = first  # Nothing is appended to it any more, and it is asked for again and again.
+        return first
 
     def next_offset(self) -> int:
         """Return the offset after the last one in the segment."""
@@ -265,6 +291,10 @@ class LogSegment:
         """Return the newest timestamp, or when the file was last written if no record has one."""
         if self.largest.timestamp >= 0:
             return self.largest.timestamp
+        return self._options.files.modified_ms(self.path)
+
+    def modified_ms(self) -> int:
+        """Return when the file was last written, in milliseconds since 1970."""
         return self._options.files.modified_ms(self.path)
 
     def flush(self) -> None:
@@ -294,6 +324,13 @@ class LogSegment:
         self.offset_index.delete()
         self.time_index.delete()
         self.transaction_index.delete()
+
+    def remove_strays(self) -> None:
+        """Remove what a flush made again that ran while the files of this segment were renamed or removed."""
+        for kind in (INDEX_SUFFIX, TIME_INDEX_SUFFIX, TRANSACTION_INDEX_SUFFIX):
+            self._options.files.remove(self._path(kind))
+        if self.is_deleted:
+            self.delete()
 
     def close(self) -> None:
         """Put the indexes into their files and let go of everything."""
@@ -349,6 +386,36 @@ class IndexWriter:
         self._bytes_since_last_entry += size
         return position + size
 
+    @property
+    def base_offset(self) -> int:
+        """The base offset of the segment."""
+        return self._segment.base_offset
+
+    def before_walk(self, state: "array[int]") -> None:
+        """Tell a walk over batches (records/batch_walk.py) what the entries that it makes follow."""
+        segment = self._segment
+        state[batch_walk.BYTES_SINCE_ENTRY] = self._bytes_since_last_entry
+        state[batch_walk.LARGEST_TIMESTAMP], state[batch_walk.LARGEST_OFFSET] = segment.largest
+        state[batch_walk.TIME_INDEX_TIMESTAMP], state[batch_walk.TIME_INDEX_OFFSET] = segment.time_index.last
+        state[batch_walk.OFFSET_INDEX_OFFSET] = segment.offset_index.last_offset
+        state[batch_walk.ROOM] = 0 if self.is_full else self._room
+
+    def after_walk(self, state: "array[int]", offset_entries: bytearray, time_entries: bytearray) -> None:
+        """Take in the entries that a walk made."""
+        segment = self._segment
+        largest = TimestampOffset(state[batch_walk.LARGEST_TIMESTAMP], state[batch_walk.LARGEST_OFFSET])
+        last = TimestampOffset(state[batch_walk.TIME_INDEX_TIMESTAMP], state[batch_walk.TIME_INDEX_OFFSET])
+        segment.offset_index.extend(
+            offset_entries[: 8 * state[batch_walk.OFFSET_ENTRIES]], state[batch_walk.OFFSET_INDEX_OFFSET]
+        )
+        segment.time_index.extend(time_entries[: 12 * state[batch_walk.TIME_ENTRIES]], last)
+        segment.largest = largest
+        self._bytes_since_last_entry = state[batch_walk.BYTES_SINCE_ENTRY]
+        if not self.is_full:
+            self._room = state[batch_walk.ROOM]
+            if self._room <= 0:
+                self._measure_room()
+
     def restart(self) -> None:
         """Count from here on, after batches were cut off."""
         self._bytes_since_last_entry = 0
@@ -374,6 +441,7 @@ class ActiveSegment:
         """Make a new, empty segment."""
         segment = LogSegment(options, base_offset, created_ms)
         segment.open(0, 0, 0)
+        segment.transaction_index.begin()
         return cls(segment, options, index_interval_bytes)
 
     def preallocate(self, size: int) -> None:

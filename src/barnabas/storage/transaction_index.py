@@ -8,6 +8,7 @@ their last offsets increase.
     | sion |              |              |              | offset       |
 """
 
+import contextlib
 from collections.abc import Iterator
 from struct import Struct
 from typing import NamedTuple
@@ -35,7 +36,7 @@ class AbortedTransaction(NamedTuple):
 class TransactionIndex:
     """The aborted transactions of one segment."""
 
-    __slots__ = ("_entries", "_files", "base_offset", "path")
+    __slots__ = ("_entries", "_files", "_is_absent", "base_offset", "path")
 
     def __init__(self, files: Files, path: str, base_offset: int) -> None:
         self._files = files
@@ -43,6 +44,13 @@ class TransactionIndex:
         self.base_offset = base_offset
         # Aborts are rare, so all entries are kept once they were read; None is "not read yet".
         self._entries: list[AbortedTransaction] | None = None
+        # Whether there is no file for sure, so that nobody need ask the disk for it.
+        self._is_absent = False
+
+    def begin(self) -> None:
+        """Note that the segment is a new one, which has no file."""
+        self._entries = []
+        self._is_absent = True
 
     def entries(self) -> list[AbortedTransaction]:
         """Return all entries; raises CorruptIndexError when the file is damaged."""
@@ -62,6 +70,7 @@ class TransactionIndex:
         """Add a transaction that ended after all others."""
         entries = self.entries()
         assert not entries or aborted.last_offset > entries[-1].last_offset
+        self._is_absent = False
         file = self._files.open(self.path, writable=True)
         try:
             file.write_at(ABORTED_ENTRY.pack(VERSION, *aborted), len(entries) * ABORTED_ENTRY.size)
@@ -107,8 +116,9 @@ class TransactionIndex:
 
     def rename(self, path: str) -> None:
         """Give the file another name, where there is one."""
-        if self._files.exists(self.path):
-            self._files.rename(self.path, path)
+        if not self._is_absent:
+            with contextlib.suppress(FileNotFoundError):
+                self._files.rename(self.path, path)
         self.path = path
 
     def delete(self) -> None:
@@ -127,6 +137,9 @@ def decode_aborted(data: bytes, path: str, base_offset: int) -> Iterator[Aborted
         aborted = AbortedTransaction(*numbers)
         if aborted.last_offset <= last_offset:
             reason = f"the entry's last offset {aborted.last_offset} does not lie after {last_offset}"
+            raise CorruptIndexError(path, position, reason)
+        if not 0 <= aborted.first_offset <= aborted.last_offset:
+            reason = f"the entry says offsets {aborted.first_offset} to {aborted.last_offset}, which is no range"
             raise CorruptIndexError(path, position, reason)
         last_offset = aborted.last_offset
         yield aborted

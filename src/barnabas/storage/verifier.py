@@ -400,7 +400,7 @@ def partition_folders(files: Files, path: str, report: Report) -> list[str]:
         folder = parse_folder(entry.name)
         if folder is None:
             report(Fault(inner, 0, "the folder's name is not that of a partition"))
-        elif folder.kind in (FolderKind.CURRENT, FolderKind.FUTURE):
+        elif folder.kind is FolderKind.CURRENT:  # A copy on its way is not complete, and believed by nobody.
             found.append(inner)
     return sorted(found)
 

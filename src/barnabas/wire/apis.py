@@ -50,7 +50,9 @@ def _message(module: str, name: str) -> type:
 
 API_VERSIONS_KEY = 18
 ADOPT_SEGMENTS_KEY = 16_962
-PRIVATE_KEYS = frozenset({ADOPT_SEGMENTS_KEY})
+DESCRIBE_SEGMENTS_KEY = 16_963
+DESCRIBE_BROKER_STATUS_KEY = 16_964
+PRIVATE_KEYS = frozenset({ADOPT_SEGMENTS_KEY, DESCRIBE_SEGMENTS_KEY, DESCRIBE_BROKER_STATUS_KEY})
 """What only Barnabas speaks."""
 
 APIS = {
@@ -102,6 +104,8 @@ APIS = {
         Api(74, "ListConfigResources", "configs", Versions(0, 1), 0),
         Api(75, "DescribeTopicPartitions", "metadata", Versions(0, 0), 0),
         Api(ADOPT_SEGMENTS_KEY, "AdoptSegments", "adopt_segments", Versions(0, 0), 0),
+        Api(DESCRIBE_SEGMENTS_KEY, "DescribeSegments", "describe_segments", Versions(0, 0), 0),
+        Api(DESCRIBE_BROKER_STATUS_KEY, "DescribeBrokerStatus", "broker_status", Versions(0, 0), 0),
     )
 }
 

@@ -113,10 +113,10 @@ def create_partitions(context: Context) -> None:
 
 @scenario("All settings of a topic are described, with their defaults and which of them were given.")
 def describe_topic_settings(context: Context) -> None:
-    topic = context.new_topic(retention_ms="86400000")
+    topic = context.new_topic(segment_ms="86400000")
     settings = context.driver.topic_settings(topic)
-    assert settings["retention.ms"].value == "86400000"
-    assert not settings["retention.ms"].is_default
+    assert settings["segment.ms"].value == "86400000"
+    assert not settings["segment.ms"].is_default
     assert settings["cleanup.policy"].value == "delete"
     assert settings["cleanup.policy"].is_default
     expected = {
@@ -142,15 +142,15 @@ def describe_broker_settings(context: Context) -> None:
 
 @scenario("One setting is changed and removed while another stays (IncrementalAlterConfigs).", Need.INCREMENTAL_ALTER)
 def alter_settings(context: Context) -> None:
-    topic = context.new_topic(retention_ms="86400000", segment_bytes="2000000")
+    topic = context.new_topic(segment_ms="86400000", segment_bytes="2000000")
 
     def shows(name: str, value: str) -> bool:
         return context.driver.topic_settings(topic)[name].value == value
 
-    context.driver.alter_topic(topic, {"retention.ms": "3600000"})
-    eventually(lambda: shows("retention.ms", "3600000"), "the new value is shown")
-    context.driver.alter_topic(topic, {"retention.ms": None})
-    eventually(lambda: context.driver.topic_settings(topic)["retention.ms"].is_default, "the default is back")
+    context.driver.alter_topic(topic, {"segment.ms": "3600000"})
+    eventually(lambda: shows("segment.ms", "3600000"), "the new value is shown")
+    context.driver.alter_topic(topic, {"segment.ms": None})
+    eventually(lambda: context.driver.topic_settings(topic)["segment.ms"].is_default, "the default is back")
     assert shows("segment.bytes", "2000000")
 
 
@@ -178,14 +178,14 @@ def altered_settings_take_effect(context: Context) -> None:
     "All settings are replaced: those not named go back to their defaults (the old AlterConfigs).", Need.LEGACY_ALTER
 )
 def replace_settings(context: Context) -> None:
-    topic = context.new_topic(retention_ms="86400000")
+    topic = context.new_topic(segment_ms="86400000")
     context.driver.replace_topic_settings(topic, {"segment.bytes": "2000000"})
     eventually(
         lambda: context.driver.topic_settings(topic)["segment.bytes"].value == "2000000", "the new value is shown"
     )
-    assert context.driver.topic_settings(topic)["retention.ms"].is_default
+    assert context.driver.topic_settings(topic)["segment.ms"].is_default
     with refused("INVALID_CONFIG"):
-        context.driver.replace_topic_settings(topic, {"retention.ms": "soon"})
+        context.driver.replace_topic_settings(topic, {"segment.ms": "soon"})
 
 
 @scenario("Records before an offset are deleted; past the end is refused with OFFSET_OUT_OF_RANGE.")

@@ -24,7 +24,7 @@ Rows = dict[tuple[int, int], tuple[Any, ...]]
 @pytest.fixture(scope="module")
 def our_servers() -> Iterator[str]:
     """The address of a broker of ours."""
-    with Broker(settings={"auto.create.topics.enable": "false"}) as broker:
+    with Broker(settings={"auto.create.topics.enable": "false", **KEEP_FOR_EVER}) as broker:
         yield broker.bootstrap_servers
     connecting.close_clients()
 

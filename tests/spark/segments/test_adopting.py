@@ -20,7 +20,7 @@ def options_of(broker: Broker, **more: str) -> dict[str, str]:
 def test_a_running_broker_says_where_its_partitions_are(tmp_path: Path) -> None:
     folders = [tmp_path / "a", tmp_path / "b"]
     folders[0].mkdir()
-    with Broker(in_process=True, data=",".join(map(str, folders))) as broker:
+    with Broker(in_process=True, data=",".join(map(str, folders)), settings={"log.retention.ms": -1}) as broker:
         with connected(broker) as connection:
             create_topic(connection, "orders", 3, {"max.message.bytes": 5000})
         given = options_of(broker)

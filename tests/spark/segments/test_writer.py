@@ -25,7 +25,7 @@ COUNT = 5000
 
 @pytest.fixture(scope="module")
 def broker() -> Iterator[Broker]:
-    with Broker(in_process=True) as broker:
+    with Broker(in_process=True, settings={"log.retention.ms": -1}) as broker:
         yield broker
 
 
@@ -124,7 +124,7 @@ def test_tasks_that_fail_and_are_tried_again_leave_nothing_behind(
 
 
 def test_a_stopped_broker_has_the_rows_when_it_starts(spark: SparkSession, tmp_path: Path) -> None:
-    with Broker(in_process=True, data=tmp_path / "data") as stopped:
+    with Broker(in_process=True, data=tmp_path / "data", settings={"log.retention.ms": -1}) as stopped:
         create(stopped, "orders", 2)
         data = str(stopped.data)
         with pytest.raises(PipelineError, match="is in use by") as raised:

@@ -11,7 +11,7 @@ from tests.kafka_peer.peer import KEEP_FOR_EVER, KafkaPeer
 @pytest.fixture(scope="session")
 def our_servers() -> Iterator[str]:
     """The address of our broker."""
-    with Broker(settings={"auto.create.topics.enable": "false"}) as broker:
+    with Broker(settings={"auto.create.topics.enable": "false", **KEEP_FOR_EVER}) as broker:
         yield broker.bootstrap_servers
 
 
