@@ -86,15 +86,15 @@ def config_command(context: ToolContext) -> None:
     command = "kafka.admin.ConfigCommand"
     topic = context.new_topic()
     context.run(
-        command, "--alter", "--topic", topic, "--add-config", "retention.ms=3600000,cleanup.policy=[compact,delete]"
+        command, "--alter", "--topic", topic, "--add-config", "segment.ms=3600000,cleanup.policy=[compact,delete]"
     )
     settings = context.driver.topic_settings
-    eventually(lambda: settings(topic)["retention.ms"].value == "3600000", "the new value is shown")
+    eventually(lambda: settings(topic)["segment.ms"].value == "3600000", "the new value is shown")
     assert settings(topic)["cleanup.policy"].value == "compact,delete"
     described = context.run(command, "--describe", "--topic", topic)
-    assert "retention.ms=3600000" in described
-    context.run(command, "--alter", "--topic", topic, "--delete-config", "retention.ms")
-    eventually(lambda: settings(topic)["retention.ms"].is_default, "the default is back")
+    assert "segment.ms=3600000" in described
+    context.run(command, "--alter", "--topic", topic, "--delete-config", "segment.ms")
+    eventually(lambda: settings(topic)["segment.ms"].is_default, "the default is back")
     described = context.run(command, "--describe", "--all", "--topic", topic)
     assert "max.message.bytes=1048588" in described
     [broker_id] = context.driver.describe_cluster().brokers
