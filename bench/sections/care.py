@@ -16,7 +16,7 @@ from pathlib import Path
 
 from bench.control import EARLIEST, LATEST, Control
 from bench.load.keyed import KeyedLoad
-from bench.load.measuring import run_generator
+from bench.load.measuring import run_generator, wait_for_removal
 from bench.load.requests import records_per_batch
 from bench.load.spec import LoadError, LoadSpec
 from bench.measurement import Measurement
@@ -296,9 +296,7 @@ class Care:
     def _delete(self, control: Control, peer: Peer, topic: str) -> None:
         control.delete_topic(topic)
         control.close()
-        while peer.has_data_of(topic):
-            time.sleep(0.05)
-        os.sync()
+        wait_for_removal(peer, topic)
 
     def _ratio(self, name: str, seconds: dict[str, list[float]], *, floor: float) -> Iterator[Measurement]:
         if len(self._peers) < 2:
@@ -355,6 +353,4 @@ class Cleaning:
         """Delete the topic."""
         self._control.delete_topic(self._topic)
         self._control.close()
-        while self._peer.has_data_of(self._topic):
-            time.sleep(0.05)
-        os.sync()
+        wait_for_removal(self._peer, self._topic)

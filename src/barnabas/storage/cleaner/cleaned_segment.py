@@ -13,13 +13,12 @@ from barnabas.storage.files import Files
 from barnabas.storage.index import OFFSET_ENTRY, TIME_ENTRY
 from barnabas.storage.segment import (
     CLEANED_SUFFIX,
-    SEGMENT_KINDS,
     IndexWriter,
     LogSegment,
     OpenSegments,
     SegmentOptions,
-    segment_file,
 )
+from barnabas.storage.segment_swap import remove_cleaned
 from barnabas.storage.transaction_index import TransactionIndex
 
 POSITION_MAX = 2**31 - 1
@@ -82,10 +81,4 @@ class CleanedSegment:
     def discard(self) -> None:
         """Remove what was written."""
         self._file.close()
-        self.remove_files(self._files, self._directory, self._base_offset)
-
-    @staticmethod
-    def remove_files(files: Files, directory: str, base_offset: int) -> None:
-        """Remove the files of a clean that did not come to its end."""
-        for kind in SEGMENT_KINDS:
-            files.remove(segment_file(directory, base_offset, kind + CLEANED_SUFFIX))
+        remove_cleaned(self._files, self._directory, [self._base_offset])

@@ -57,6 +57,7 @@ from barnabas.storage.cleaner.transactions import CleanedTransactions
 from barnabas.storage.files import Files
 from barnabas.storage.producer_replay import read_end_marker
 from barnabas.storage.segment import LOG_SUFFIX, segment_file
+from barnabas.storage.segment_swap import remove_cleaned
 
 HORIZON_MAX = 2**62
 """A horizon that never comes; the distance from every timestamp to it fits into 64 bits."""
@@ -106,8 +107,7 @@ class LogCleaning:
         self._end_offset = self._build_map()
         sources = [source for source in self._job.segments if source.base_offset < self._end_offset]
         # What a clean that was killed left behind would be taken for a part of this one.
-        for source in sources:
-            CleanedSegment.remove_files(self._files, self._job.directory, source.base_offset)
+        remove_cleaned(self._files, self._job.directory, [source.base_offset for source in sources])
         behind = self._job.segments[len(sources) :]
         end_offset = behind[0].base_offset if behind else self._job.end_offset
         for group in group_segments(sources, end_offset, self._job.segment_bytes, self._job.segment_index_bytes):
