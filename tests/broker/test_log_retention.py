@@ -105,7 +105,7 @@ def test_deleted_records_take_their_segments_with_them(clock: ManualClock) -> No
         checked(broker, clock)
         assert bases(broker, "orders") == [3, 4]
         waiting = [name for name in os.listdir(broker.data / "orders-0") if name.endswith(".deleted")]
-        assert len(waiting) == 9
+        assert len(waiting) == 3
         clock.advance(60_000)
         until(lambda: not [name for name in os.listdir(broker.data / "orders-0") if name.endswith(".deleted")])
         until(lambda: f"{2:020d}.snapshot" not in os.listdir(broker.data / "orders-0"))

@@ -20,6 +20,7 @@ from barnabas.storage.log import Log
 from barnabas.storage.log_types import LogOptions
 from barnabas.storage.segment import RELATIVE_OFFSET_MAX
 from barnabas.storage.validator import OffsetsOutOfOrderError
+from barnabas.storage.verifier import verify_partition
 from barnabas.wire.errors import ApiError, ErrorCode
 from tests.records.message_sets import build_message_set
 from tests.storage.builders import NOW_MS, batch_of, marker_of, sent_by
@@ -445,16 +446,14 @@ def test_a_full_disk_keeps_the_active_segment_and_no_other(memory_files: MemoryF
     assert [record.offset for record in consume(log, 18)] == [18, 19, 20]
 
 
-@pytest.mark.parametrize("suffix", [".log", ".index", ".timeindex"])
-def test_a_rename_that_finds_no_room_leaves_a_log_without_a_hole(memory_files: MemoryFiles, suffix: str) -> None:
+def test_a_rename_that_finds_no_room_leaves_a_log_without_a_hole(memory_files: MemoryFiles) -> None:
     log = a_log(memory_files, "/data/orders-0", segment_bytes=300)
     fill(log, 6)
-    memory_files.fail("rename", code=errno.ENOSPC, under=f"/data/orders-0/{6:020d}{suffix}")
+    memory_files.fail("rename", code=errno.ENOSPC, under=f"/data/orders-0/{6:020d}.log")
     gone = log.delete_old_segments(lambda _, end_offset: end_offset <= 12)
-    # The data is renamed first, and without it the indexes are nothing.
-    assert [segment.base_offset for segment in gone] == ([0] if suffix == ".log" else [0, 6])
-    assert log.log_start_offset == log.segments.first.base_offset == gone[-1].base_offset + 6
-    assert [record.offset for record in consume(log, log.log_start_offset)] == list(range(log.log_start_offset, 18))
+    assert [segment.base_offset for segment in gone] == [0]
+    assert log.log_start_offset == log.segments.first.base_offset == 6
+    assert [record.offset for record in consume(log, 6)] == list(range(6, 18))
     for segment in gone:
         log.remove_files(segment)
     left = [name for name in memory_files.names("/data/orders-0") if name.startswith(f"{0:020d}")]
@@ -462,6 +461,37 @@ def test_a_rename_that_finds_no_room_leaves_a_log_without_a_hole(memory_files: M
     memory_files.heal()
     log.delete_old_segments(lambda _, end_offset: end_offset <= 12)
     assert bases(log) == [12]
+
+
+def test_a_segment_that_begins_where_a_deleted_one_did_has_its_own_indexes(memory_files: MemoryFiles) -> None:
+    """Indexes keep their names until the files are removed, which may be after a follower began again before them."""
+    log = a_log(memory_files, "/data/orders-0", segment_bytes=300)
+    fill(log, 6)
+    gone = log.delete_old_segments(lambda _, end_offset: end_offset <= 12)
+    log.truncate_fully_and_start_at(0)
+    assert [name for name in memory_files.names("/data/orders-0") if name.endswith(".deleted")] == []
+    fill(log, 6)
+    for segment in gone:
+        log.remove_files(segment)
+    log.close()
+    names = memory_files.names("/data/orders-0")
+    assert [name for name in names if name.endswith(".index")] == [f"{base:020d}.index" for base in (0, 6, 12)]
+    assert list(verify_partition(memory_files, "/data/orders-0", pytest.fail))
+
+
+def test_a_start_and_a_check_take_the_indexes_of_deleted_data_for_deleted(
+    memory_files: MemoryFiles, caplog: pytest.LogCaptureFixture
+) -> None:
+    log = a_log(memory_files, "/data/orders-0", segment_bytes=300)
+    fill(log, 6)
+    log.delete_old_segments(lambda _, end_offset: end_offset <= 12)
+    log.close()
+    names = memory_files.names("/data/orders-0")
+    assert {f"{0:020d}.log.deleted", f"{0:020d}.index", f"{6:020d}.timeindex"} <= set(names)
+    assert len(list(verify_partition(memory_files, "/data/orders-0", pytest.fail))) == 1
+    a_log(memory_files, "/data/orders-0", segment_bytes=300)
+    assert {name[:20] for name in memory_files.names("/data/orders-0") if name[0] == "0"} == {f"{12:020d}", f"{18:020d}"}
+    assert caplog.records == []
 
 
 def test_a_rename_that_fails_is_an_error(memory_files: MemoryFiles) -> None:

@@ -639,7 +639,7 @@ def test_deleted_segments_go_after_the_delay_and_are_read_until_then(files: Memo
     clock.advance(59_999)
     manager.remove_due()
     waiting = [name for name in names_in(files, f"{A}/orders-0") if name.endswith(".deleted")]
-    assert len(waiting) == 3 * len(deleted)
+    assert len(waiting) == len(deleted)
     assert len(reading.file.read_at(reading.size, reading.position)) == reading.size
     clock.advance(1)
     manager.remove_due()

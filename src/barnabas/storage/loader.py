@@ -205,6 +205,8 @@ class _Loader:
             is_unfinished = oldest_cleaned is not None and base >= oldest_cleaned
             if name.endswith((DELETED_SUFFIX, CLEANED_SUFFIX)) or (name.endswith(SWAP_SUFFIX) and is_unfinished):
                 self._files.remove(self._path(name))
+                if name.endswith(LOG_SUFFIX + DELETED_SUFFIX) and name.removesuffix(DELETED_SUFFIX) not in names:
+                    self._remove_indexes(name, names)
             elif name.endswith(SWAP_SUFFIX):
                 swapped.append(name)
         for name in swapped:
@@ -216,6 +218,12 @@ class _Loader:
         # The data comes last: while it has its old name the swap is done again, with it everything is in place.
         for name in sorted(swapped, key=lambda name: name.endswith(LOG_SUFFIX + SWAP_SUFFIX)):
             self._files.rename(self._path(name), self._path(name.removesuffix(SWAP_SUFFIX)))
+
+    def _remove_indexes(self, name: str, names: dict[str, int]) -> None:
+        """Remove the indexes of data that retention had set aside, which keep their names as long as it is there."""
+        for kind in KINDS:
+            if name[:20] + kind in names:
+                self._files.remove(self._path(name[:20] + kind))
 
     def _remove_covered(self, name: str, size: int) -> None:
         """Remove the segments that a swapped one replaces: all whose base offset lies in its range."""

@@ -18,6 +18,7 @@ import logging
 import zlib
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
+from threading import Lock
 
 from barnabas.config import LogConfig
 from barnabas.model import NO_OFFSET, NO_TIMESTAMP, LogOffsetMetadata, TimestampOffset
@@ -37,7 +38,6 @@ from barnabas.storage.producer_replay import (
 )
 from barnabas.storage.producers import BatchMetadata
 from barnabas.storage.segment import (
-    DELETED_SUFFIX,
     INDEX_SUFFIX,
     LOG_SUFFIX,
     RELATIVE_OFFSET_MAX,
@@ -101,6 +101,10 @@ class Log:
         self._is_touched = state.is_changed
         # A flush that was prepared before a truncation says nothing of what was appended after it.
         self._truncations = 0
+        # Segments that were taken out and whose files are still there. Any thread removes those, so that whoever needs
+        # them gone at once has the lock.
+        self._leaving: set[LogSegment] = set()
+        self._leaving_lock = Lock()
         self.is_closed = False
         self.last_flush_seconds = options.clock.monotonic_seconds()
 
@@ -530,7 +534,7 @@ class Log:
     def delete_old_segments(self, is_deletable: Callable[[LogSegment, int], bool]) -> list[LogSegment]:
         """Take the oldest segments out while `is_deletable(segment, its end offset)` and return them.
 
-        Their files are renamed to `.deleted`, oldest first, so that a crash leaves a log without a hole; whoever is
+        Their data is renamed to `.deleted`, oldest first, so that a crash leaves a log without a hole; whoever is
         reading them reads on, and `remove_files` of the segments returned removes them. A log is never without a
         segment: when all are to go, a new one is rolled first. A full disk, which this may be to make room on, keeps
         only what it would have to be written to for; it is an error when none could go.
@@ -565,17 +569,14 @@ class Log:
         """Take a segment out, and tell whether that could be done; what waits for room raises only when `is_first`."""
         segment.is_leaving = True
         try:
-            segment.change_suffix("", DELETED_SUFFIX)
+            segment.set_aside()
         except OSError as error:
-            if error.errno not in PASSING_ERRORS:
+            segment.is_leaving = False
+            if error.errno not in PASSING_ERRORS or is_first:
                 raise
-            # The data is renamed first. With it the segment is gone, and indexes without data are of no use to anybody.
-            if not segment.path.endswith(DELETED_SUFFIX):
-                segment.is_leaving = False
-                if is_first:
-                    raise
-                return False
+            return False
         self.segments.remove(segment)
+        self._leaving.add(segment)
         self._options.open_segments.forget(segment)
         self._is_touched = True
         self._name_changes += 1
@@ -592,7 +593,10 @@ class Log:
         Of a segment that was deleted the snapshot goes too, which has its offset in the name. One that a crash leaves
         behind does no harm until the next close removes it.
         """
-        segment.delete()
+        with self._leaving_lock:
+            if not segment.is_deleted:
+                segment.delete()
+            self._leaving.discard(segment)
         if segment.base_offset < self.segments.first.base_offset:
             self._options.files.remove(snapshot_path(self.directory, segment.base_offset))
 
@@ -648,6 +652,10 @@ class Log:
             self.segments.remove(segment)
             segment.unpin()
             segment.delete()
+        with self._leaving_lock:
+            # From here on a segment may begin where one of these did, and needs the names of its indexes.
+            while self._leaving:
+                self._leaving.pop().delete()
         self._activate(self._create_segment(offset))
         self.segments.add(self._active.segment)
         self.log_start_offset = offset

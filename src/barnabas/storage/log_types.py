@@ -97,8 +97,8 @@ class PendingFlush(NamedTuple):
         except FileNotFoundError:
             if not segment.is_deleted and not segment.is_leaving:
                 raise
-        if segment.is_leaving:
-            segment.remove_strays()  # Retention came by meanwhile; indexes are made where they are missing.
+        if segment.is_deleted and self.log.truncations == self.truncations:
+            segment.delete()  # It went meanwhile, and a flush makes indexes where they are missing.
 
 
 @dataclass(slots=True)

@@ -131,7 +131,7 @@ class LogSegment:
         # Whether the files are gone, so that a flush that was prepared before need not look for them.
         self.is_deleted = False
         self._first_timestamp: int | None = None
-        # Whether it is taken out of the log for good, and its files get other names while a flush may be at them.
+        # Whether it is taken out of the log for good, and its data gets another name while a flush may be at it.
         self.is_leaving = False
 
     def _path(self, kind: str, suffix: str = "") -> str:
@@ -315,6 +315,16 @@ class LogSegment:
         self.time_index.rename(self._path(TIME_INDEX_SUFFIX, new))
         self.transaction_index.rename(self._path(TRANSACTION_INDEX_SUFFIX, new))
 
+    def set_aside(self) -> None:
+        """Give the data, without which its indexes are nothing, the name of files that are removed later.
+
+        That is one rename instead of three or four, on the loop, for each of the thousands that retention may take at
+        once. The indexes keep their names until `delete`; a start that finds them without their data removes them.
+        """
+        path = self._path(LOG_SUFFIX, DELETED_SUFFIX)
+        self._options.files.rename(self.path, path)
+        self.path = path
+
     def delete(self) -> None:
         """Remove all files; the data first, for the same reason."""
         self.is_deleted = True
@@ -324,13 +334,6 @@ class LogSegment:
         self.offset_index.delete()
         self.time_index.delete()
         self.transaction_index.delete()
-
-    def remove_strays(self) -> None:
-        """Remove what a flush made again that ran while the files of this segment were renamed or removed."""
-        for kind in (INDEX_SUFFIX, TIME_INDEX_SUFFIX, TRANSACTION_INDEX_SUFFIX):
-            self._options.files.remove(self._path(kind))
-        if self.is_deleted:
-            self.delete()
 
     def close(self) -> None:
         """Put the indexes into their files and let go of everything."""

@@ -37,6 +37,7 @@ from barnabas.storage.log_directory import FOREIGN_FOLDERS, FolderKind, parse_fo
 from barnabas.storage.producer_replay import SNAPSHOT_BYTES_MAX, read_end_marker, snapshot_offsets, snapshot_path
 from barnabas.storage.producers import CorruptSnapshotError, decode_snapshot
 from barnabas.storage.segment import (
+    DELETED_SUFFIX,
     INDEX_SUFFIX,
     LOG_SUFFIX,
     TIME_INDEX_SUFFIX,
@@ -341,7 +342,9 @@ def verify_folder(
     if not bases:
         report(Fault(directory, 0, "there is no segment"))
     for base_offset, suffix in found:
-        if base_offset not in bases:
+        log_path = segment_file(directory, base_offset, LOG_SUFFIX)
+        # Indexes of data that is to be removed go with it.
+        if base_offset not in bases and not files.exists(log_path + DELETED_SUFFIX):
             report(Fault(segment_file(directory, base_offset, suffix), 0, "the index has no log file"))
     for before, after in pairwise(seen):
         base_offset = int(os.path.basename(after.path).removesuffix(LOG_SUFFIX))
