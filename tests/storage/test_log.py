@@ -490,7 +490,10 @@ def test_a_start_and_a_check_take_the_indexes_of_deleted_data_for_deleted(
     assert {f"{0:020d}.log.deleted", f"{0:020d}.index", f"{6:020d}.timeindex"} <= set(names)
     assert len(list(verify_partition(memory_files, "/data/orders-0", pytest.fail))) == 1
     a_log(memory_files, "/data/orders-0", segment_bytes=300)
-    assert {name[:20] for name in memory_files.names("/data/orders-0") if name[0] == "0"} == {f"{12:020d}", f"{18:020d}"}
+    assert {name[:20] for name in memory_files.names("/data/orders-0") if name[0] == "0"} == {
+        f"{12:020d}",
+        f"{18:020d}",
+    }
     assert caplog.records == []
 
 
