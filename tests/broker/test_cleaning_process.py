@@ -1,7 +1,10 @@
 """CleaningProcess: answers come to the loop in order, and a process that is ended is gone."""
 
 import os
+import tempfile
 from pathlib import Path
+
+import pytest
 
 from barnabas.broker.cleaning_process import Answer, CleaningProcess
 from barnabas.clock import SystemClock
@@ -88,3 +91,16 @@ def test_a_process_that_is_ended_says_nothing_more(tmp_path: Path) -> None:
         hand.turn()
     assert heard == []
     assert process.process_id is None
+
+
+def test_a_process_that_can_not_be_started_is_told_of(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Or the cleaner would wait for its answer for ever, and clean nothing else."""
+    prepared = a_clean(OsFiles(), str(tmp_path / "t-0"))
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path / "nowhere"))
+    heard: list[Answer | None] = []
+    with hand_loop() as hand:
+        process = CleaningProcess(hand.loop, OsFiles(), prepared.job, heard.append)
+        wait_for(hand, heard)
+        process.end()
+    assert kinds(heard) == [CleaningError, type(None)]
+    assert "No such file" in str(heard[0])

@@ -3,27 +3,33 @@
 import errno
 import logging
 import os
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
 
 from barnabas.broker.internal_topics import GROUP_TOPIC, TRANSACTION_TOPIC
-from barnabas.broker.log_cleaner import LogCleaner
-from barnabas.clock import ManualClock
+from barnabas.broker.log_cleaner import Clean, LogCleaner
+from barnabas.clock import ManualClock, SystemClock
 from barnabas.embedded import Broker
 from barnabas.model import TopicPartition
 from barnabas.storage.checkpoint import CLEANER_OFFSET_CHECKPOINT, read_offsets
-from barnabas.storage.cleaner.preparation import CleanerLimits
+from barnabas.storage.cleaner.choice import cleanable_part
+from barnabas.storage.cleaner.preparation import CleanerLimits, PreparedClean, log_view
 from barnabas.storage.files import OsFiles
 from barnabas.storage.log import Log
 from barnabas.wire.errors import ErrorCode
 from barnabas.wire.messages.topics import DeleteTopicsRequest, DeleteTopicState
 from tests.broker.asking import connected, create_topic, fetch, incremental, offsets_of, produce, topic_changes
 from tests.broker.coordinating import GROUP, TRANSACTION, commit, committed, end, find, init, produce_in
+from tests.broker.loops import hand_loop
 from tests.broker.turning import append, on_loop, until, until_on_loop
 from tests.storage.builders import NOW_MS, batch_of
 from tests.storage.memory_files import MemoryFiles
+from tests.storage.test_log_manager import ORDERS_0, SMALL, A, Settings, names_in, started
+from tests.storage.test_log_manager import fill as fill_log
 
 BACKOFF_MS = 15_000
 COMPACTED = {"cleanup.policy": "compact", "segment.bytes": 1_000}
@@ -273,6 +279,34 @@ def test_a_disk_that_fails_when_the_cleaner_closes_a_segment_is_offline(tmp_path
         on_loop(broker, lambda: cleaner_of(broker).tick())
         manager = broker.server.services.log_manager
         assert T_0 in on_loop(broker, lambda: dict(manager.offline_partitions))
+
+
+def test_what_was_replaced_is_removed_though_the_clean_is_given_up_right_after() -> None:
+    files, clock = MemoryFiles(), ManualClock()
+    manager = started(files, A, clock=clock, settings=Settings(**SMALL, cleanup_policy=("compact",)))
+    log = manager.get_or_create_log(ORDERS_0)
+    fill_log(log, 20)
+    log.flush()
+    waiting: list[tuple[Callable[[], None], Callable[[object, object], None]]] = []
+    with hand_loop() as hand:
+        pool = SimpleNamespace(submit=lambda work, done: waiting.append((work, done)))
+        flusher = SimpleNamespace(is_running=lambda _: False)
+        options: Any = SimpleNamespace(
+            loop=hand.loop, files=files, clock=clock, pool=pool, logs=manager, flusher=flusher
+        )
+        prepared = PreparedClean(log, cleanable_part(log_view(log), clock.now_ms()), CleanerLimits(), clock.now_ms())
+        clean = Clean(options, ORDERS_0, prepared, lambda *_: None)
+        deadline = SystemClock().monotonic_seconds() + 30
+        while not waiting:
+            assert SystemClock().monotonic_seconds() < deadline
+            hand.turn()
+        clean.give_up()
+        work, done = waiting.pop()
+        work()
+        done(None, None)
+    clock.advance(60_000)
+    manager.remove_due()
+    assert [name for name in names_in(files, f"{A}/orders-0") if name.endswith(".deleted")] == []
 
 
 def test_a_module_beside_the_broker_is_not_taken_for_one_of_pythons(

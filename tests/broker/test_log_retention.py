@@ -10,9 +10,10 @@ from typing import Any
 import pytest
 
 from barnabas.broker import log_retention
+from barnabas.broker.log_retention import SLICE
 from barnabas.clock import ManualClock
 from barnabas.storage.files import OsFiles
-from barnabas.storage.retention import Reason
+from barnabas.storage.retention import Quota, Reason
 from barnabas.wire.errors import ErrorCode
 from barnabas.wire.messages.topics import DeleteRecordsPartition, DeleteRecordsRequest, DeleteRecordsTopic
 from tests.broker.asking import connected, fetch, offsets_of
@@ -140,6 +141,29 @@ def test_a_topic_that_is_too_large_loses_its_oldest_segments(clock: ManualClock)
         checked(broker, clock)
         assert bases(broker, "orders", 0) == [3, 4, 5]
         assert bases(broker, "orders", 1) == [2, 3, 4, 5]
+
+
+def test_what_changes_a_log_in_the_middle_of_a_run_does_not_let_more_go_than_was_chosen(clock: ManualClock) -> None:
+    """Segments are counted once, for all logs; what is there of them later must not be counted the same way."""
+    with retaining(clock) as broker:
+        topic_of(broker, "orders", 2, retention_ms=-1)
+        fill(broker, "orders", 2 * SLICE, timestamp=clock.now_ms() - HOUR_MS)
+        fill(broker, "orders", 2 * SLICE, timestamp=clock.now_ms() - HOUR_MS, partition=1)
+        settled(broker)
+        retention = broker.server.services.log_retention
+        partitions = [broker.server.services.replica_manager.partitions["orders", index] for index in (0, 1)]
+        size = log_of(broker, "orders").segments.first.size
+
+        def run() -> int:
+            cutting = retention._cut_by_quota(partitions, Quota(Reason.TOPIC_BYTES, 160 * size))
+            next(cutting)
+            chosen = log_of(broker, "orders", 1)
+            chosen.delete_old_segments(lambda _, end_offset: end_offset <= 30)
+            for _ in cutting:
+                retention._left = SLICE
+            return chosen.log_start_offset
+
+        assert on_loop(broker, run) == 80
 
 
 class BusyDisk(OsFiles):

@@ -1,5 +1,6 @@
 """LogUpkeep: what happens to logs by itself, when it begins, and what a full disk hastens."""
 
+import errno
 import os
 from pathlib import Path
 
@@ -9,6 +10,7 @@ from barnabas.clock import ManualClock
 from barnabas.storage.checkpoint import LOG_START_OFFSET_CHECKPOINT, RECOVERY_POINT_CHECKPOINT
 from tests.broker.retaining import HOUR_MS, bases, fill, log_of, retaining, settled, topic_of
 from tests.broker.turning import on_loop, until, until_on_loop
+from tests.storage.memory_files import MemoryFiles
 
 
 @pytest.fixture
@@ -41,10 +43,10 @@ def test_files_are_removed_after_their_delay(clock: ManualClock) -> None:
         fill(broker, "orders", 3, timestamp=clock.now_ms() - 2 * HOUR_MS)
         on_loop(broker, broker.server.services.log_retention.request)
         settled(broker)
-        assert len(deleted_files(broker.data / "orders-0")) == 9
+        assert len(deleted_files(broker.data / "orders-0")) == 3
         clock.advance(9_000)
         on_loop(broker, lambda: None)
-        assert len(deleted_files(broker.data / "orders-0")) == 9
+        assert len(deleted_files(broker.data / "orders-0")) == 3
         clock.advance(1_000)
         until(lambda: not deleted_files(broker.data / "orders-0"))
 
@@ -76,3 +78,21 @@ def test_checkpoints_are_written_on_schedule(clock: ManualClock) -> None:
         clock.advance(60_000)
         until(lambda: (broker.data / RECOVERY_POINT_CHECKPOINT).exists())
         until(lambda: (broker.data / LOG_START_OFFSET_CHECKPOINT).exists())
+
+
+def test_a_disk_that_fails_when_files_are_removed_is_offline(clock: ManualClock, tmp_path: Path) -> None:
+    """The thread that removes them only tells of it: whoever owns the logs takes the partitions out of service."""
+    disk = MemoryFiles()
+    (tmp_path / "a").mkdir()  # SQLite sees the real disk.
+    with retaining(clock, files=disk, data=f"{tmp_path}/a,{tmp_path}/b") as broker:
+        topic_of(broker, "orders", 2, retention_ms=HOUR_MS, file_delete_delay_ms=10_000)
+        fill(broker, "orders", 3, timestamp=clock.now_ms() - 2 * HOUR_MS)
+        on_loop(broker, broker.server.services.log_retention.request)
+        settled(broker)
+        disk.fail("remove", code=errno.EIO, under=log_of(broker, "orders").directory, once=False)
+        clock.advance(10_000)
+        partitions = broker.server.services.replica_manager.partitions
+        until_on_loop(broker, lambda: ("orders", 0) not in partitions)
+        assert ("orders", 1) in partitions
+        assert [name.partition for name in broker.server.services.log_manager.offline_partitions] == [0]
+        disk.heal()

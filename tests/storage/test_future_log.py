@@ -223,6 +223,26 @@ def test_what_happens_to_the_log_meanwhile_happens_to_the_copy() -> None:
     assert faults(files, f"{B}/orders-0") == []
 
 
+def test_what_retention_takes_before_the_last_step_is_not_in_the_copy() -> None:
+    """The step that would have removed it is thrown away when only the tail is left, which the end copies itself."""
+    files = MemoryFiles()
+    manager = started(files)
+    log = filled(manager)
+    future = begun(manager)
+    while (step := future.next_step()) is not None and not step.is_active:
+        step.run()
+        future.stepped(step)
+    manager.delete_segments(ORDERS_0, log.delete_old_segments(lambda segment, _: segment.base_offset == 0))
+    start_offset = log.log_start_offset
+    assert start_offset > 0
+    assert future.next_step() is not None  # Planned, and not run.
+    future.sync()
+    assert manager.take_over_future(future, target_of(manager)).log_start_offset == start_offset
+    manager.shutdown()
+    assert faults(files, f"{B}/orders-0") == []
+    assert started(files).current_logs[ORDERS_0].log.log_start_offset == start_offset
+
+
 def test_the_lag_goes_down_to_nothing() -> None:
     manager = started(MemoryFiles())
     log = filled(manager)

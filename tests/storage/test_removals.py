@@ -15,10 +15,12 @@ class Queue:
         self.clock = ManualClock()
         self.gone: list[str] = []
         self.first, self.second = (LogDirectory(MemoryFiles(), path) for path in ("/a", "/b"))
-        self.removals = Removals(self.clock, self._guard)
+        self.errors: dict[str, OSError] = {}
+        self.removals = Removals(self.clock, self._attempt)
 
-    def _guard(self, directory: LogDirectory, remove: Callable[[], None]) -> None:
+    def _attempt(self, directory: LogDirectory, remove: Callable[[], None]) -> OSError | None:
         remove()
+        return self.errors.get(directory.path)
 
     def add(self, directory: LogDirectory, name: str, size: int, delay_ms: int) -> None:
         self.removals.add(directory, lambda: self.gone.append(name), size, delay_ms)
@@ -73,3 +75,17 @@ def test_a_folder_that_failed_is_left_alone() -> None:
     queue.run()
     assert queue.gone == []
     assert queue.removals.leaving_bytes([queue.first]) == 0
+
+
+def test_a_folder_that_fails_is_told_of_and_left_alone() -> None:
+    """Whoever owns the logs takes them out of service, and not the thread that removes files."""
+    queue = Queue()
+    queue.errors["/a"] = OSError("broken")
+    for name in ("one", "two"):
+        queue.add(queue.first, name, 1, 0)
+        queue.add(queue.second, f"other {name}", 1, 0)
+    due = queue.removals.take_due()
+    assert due is not None
+    assert due() == [(queue.first, queue.errors["/a"])]
+    assert queue.gone == ["one", "other one", "other two"]
+    assert queue.removals.leaving_bytes([queue.first, queue.second]) == 0

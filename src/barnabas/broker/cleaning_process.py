@@ -69,26 +69,26 @@ class CleaningProcess:
         self._tell(None)
 
     def _run_process(self, job: CleaningJob) -> None:
-        with tempfile.TemporaryFile("w+", encoding="utf-8", errors="replace") as complaints:
-            self._run_and_talk(job, complaints)
-
-    def _run_and_talk(self, job: CleaningJob, complaints: IO[str]) -> None:
         try:
-            with self._lock:
-                if self._is_ended:
-                    return
-                # -P: a module in the folder that the broker was started in is nobody's business here.
-                self._process = subprocess.Popen(
-                    [sys.executable, "-P", "-m", WORKER, str(getpid())],
-                    stdin=subprocess.PIPE,
-                    stdout=subprocess.PIPE,
-                    stderr=complaints,
-                    text=True,
-                )
-            self._talk(self._process, job, complaints)
-        except (OSError, ValueError) as error:
+            with tempfile.TemporaryFile("w+", encoding="utf-8", errors="replace") as complaints:
+                self._run_and_talk(job, complaints)
+        except Exception as error:  # noqa: BLE001 (whatever it is, nothing would ever be cleaned again if nobody heard of it)
             self._tell(CleaningError(f"the cleaning process failed: {error}"))
         self._tell(None)
+
+    def _run_and_talk(self, job: CleaningJob, complaints: IO[str]) -> None:
+        with self._lock:
+            if self._is_ended:
+                return
+            # -P: a module in the folder that the broker was started in is nobody's business here.
+            self._process = subprocess.Popen(
+                [sys.executable, "-P", "-m", WORKER, str(getpid())],
+                stdin=subprocess.PIPE,
+                stdout=subprocess.PIPE,
+                stderr=complaints,
+                text=True,
+            )
+        self._talk(self._process, job, complaints)
 
     def _talk(self, process: "subprocess.Popen[str]", job: CleaningJob, complaints: IO[str]) -> None:
         with process:

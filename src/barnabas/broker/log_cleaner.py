@@ -322,6 +322,8 @@ class Clean:
 
     def _swapped(self, replaced: list[LogSegment], error: BaseException | None) -> None:
         if self._is_over:
+            if not self._prepared.log.is_closed:
+                self._options.logs.delete_segments(self._partition, replaced)
             return
         if isinstance(error, OSError) and not self._prepared.log.is_closed:
             self._disk_failed(error)

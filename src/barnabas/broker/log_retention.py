@@ -248,12 +248,14 @@ class LogRetention:
     def _cut_by_quota(self, partitions: Sequence[Partition], quota: Quota) -> Iterator[None]:
         now_ms = self._clock.now_ms()
         logs = [(self._log_facts(partition), self._segments(partition.log, now_ms)) for partition in partitions]
+        chosen: list[tuple[Partition, int]] = []
         for partition, count in zip(partitions, choose_oldest(logs, quota, now_ms), strict=True):
             if count:
-                # An offset says what goes, also when the cleaner has made one segment of several by then.
                 rest = list(partition.log.segments)[count:]
-                up_to = rest[0].base_offset if rest else partition.log.log_end_offset
-                yield from self._cut(partition, partial(_up_to, up_to, quota.reason))
+                chosen.append((partition, rest[0].base_offset if rest else partition.log.log_end_offset))
+        # Offsets say what goes: by the time that it does, the cleaner may have made one segment of several.
+        for partition, up_to in chosen:
+            yield from self._cut(partition, partial(_up_to, up_to, quota.reason))
 
     def _cut(self, partition: Partition, decision: Callable[[], Decide]) -> Iterator[None]:
         """Take segments out of a log as long as they go, and yield whenever a slice is full.

@@ -86,9 +86,10 @@ class LogUpkeep:
     def _remove_due(self) -> None:
         due = self._logs.removals.take_due()
         if due:
-            self._pool.submit(due, _log_failed_removal)
+            self._pool.submit(due, self._removed)
 
-
-def _log_failed_removal(_: object, error: BaseException | None) -> None:
-    if error is not None:
-        logger.error("files of deleted logs could not be removed: %s", error)
+    def _removed(self, failed: list[tuple[LogDirectory, OSError]] | None, error: BaseException | None) -> None:
+        if error is not None:
+            logger.error("files of deleted logs could not be removed: %s", error)
+        for directory, reason in failed or ():
+            self._guarded(partial(self._logs.disk_failed, directory, reason))

@@ -137,8 +137,6 @@ class IoPool:
 
     def _finished(self, future: "Future[Any]", done: Callable[[Any, BaseException | None], None]) -> None:
         if future.cancelled():
-            return  # The pool was closed before it began.
-        if future.cancelled():
             return  # It had not begun when the broker stopped, and whoever asked for it stops too.
         error = future.exception()
         result = None if error is not None else future.result()

@@ -193,6 +193,8 @@ class FutureLog:
     options: LogOptions
     """Of the copy."""
     _copies: dict[int, _Copy] = field(default_factory=dict)
+    # Base offsets of copies that are to be removed, until that is done.
+    _gone: list[int] = field(default_factory=list)
     _truncations: int = 0
     _epochs: list[tuple[int, int]] | None = None
 
@@ -259,22 +261,28 @@ class FutureLog:
         log = self.source
         if log.truncations != self._truncations:
             self._truncations = log.truncations
-            self._copies.clear()  # What was cut off may have been followed by other records.
-        gone = [base for base in self._copies if base not in log.segments]
-        for base in gone:
+            self._gone += self._copies  # What was cut off may have been followed by other records.
+            self._copies.clear()
+        for base in [base for base in self._copies if base not in log.segments]:
             del self._copies[base]
+            self._gone.append(base)
         for segment in log.segments:
             copy = self._copy_of(segment)
             if copy is None:
                 copy = self._copies[segment.base_offset] = _Copy(segment)
             is_sealed = segment is not log.segments.last
             if not copy.is_complete and (is_sealed or copy.size < segment.size):
-                return self._step(copy, gone, is_sealed=is_sealed)
-        for base in gone:
-            _remove_segment(self.files, self.directory, base)
+                return self._step(copy, is_sealed=is_sealed)
+        self.remove_gone()
         return None
 
-    def _step(self, copy: _Copy, gone: list[int], *, is_sealed: bool) -> CopyStep:
+    def remove_gone(self) -> None:
+        """Remove the copies of segments that the log does not have any more."""
+        while self._gone:
+            _remove_segment(self.files, self.directory, self._gone[-1])
+            self._gone.pop()
+
+    def _step(self, copy: _Copy, *, is_sealed: bool) -> CopyStep:
         segment = copy.segment
         end = min(segment.size, copy.size + STEP_BYTES)
         with _of_source():
@@ -288,13 +296,14 @@ class FutureLog:
             is_active=not is_sealed,
             is_last=is_sealed and end == segment.size,
             index_sizes=_index_sizes(segment),
-            gone=gone,
+            gone=list(self._gone),
         )
 
     def stepped(self, step: CopyStep) -> None:
         """Take in a step that ran."""
         step.copy.size = step.end
         step.copy.is_complete = step.is_last
+        self._gone = [base for base in self._gone if base not in step.gone]
 
     def is_wanted(self, step: CopyStep) -> bool:
         """Tell whether the segment of a step is still one of the log's."""

@@ -99,7 +99,7 @@ class LogManager:
         self._unsettled: dict[LogDirectory, None] = {}
         # Partitions whose folder is offline: they are answered with an error and never created anew elsewhere.
         self.offline_partitions: dict[TopicPartition, LogDirectory] = {}
-        self.removals = Removals(options.clock, self._guard)
+        self.removals = Removals(options.clock, self._attempt)
 
     # Start and stop.
 
@@ -335,24 +335,34 @@ class LogManager:
         return [managed for managed in self.current_logs.values() if managed.directory is directory]
 
     def _guard(self, directory: LogDirectory, action: Callable[..., None], *arguments: object) -> bool:
-        """Run something that writes to a folder, and tell whether it did; a disk that fails takes it offline.
+        """Run something that writes to a folder, and tell whether it did; a disk that fails takes it offline."""
+        error = self._attempt(directory, partial(action, *arguments))
+        if error is not None:
+            self.disk_failed(directory, error)
+        return error is None
+
+    def _attempt(self, directory: LogDirectory, action: Callable[[], None]) -> OSError | None:
+        """Run something that writes to a folder, on any thread, and return its error.
 
         On a disk that is full it is tried again with the room of the reserve.
         """
         try:
             try:
-                action(*arguments)
+                action()
             except OSError as error:
                 if error.errno not in FULL_ERRORS or not self.disk_room.note_full(directory, error):
                     raise
-                action(*arguments)
-            return True
+                action()
         except OSError as error:
-            if error.errno not in PASSING_ERRORS:
-                self.fail_directory(directory, error)
-            elif error.errno not in FULL_ERRORS:
-                logger.warning("%s can not be written to for now: %s", directory.path, error)
-            return False
+            return error
+        return None
+
+    def disk_failed(self, directory: LogDirectory, error: OSError) -> None:
+        """Take a folder offline that could not be written to, unless that passes."""
+        if error.errno not in PASSING_ERRORS:
+            self.fail_directory(directory, error)
+        elif error.errno not in FULL_ERRORS:
+            logger.warning("%s can not be written to for now: %s", directory.path, error)
 
     def find_room(self, directory: LogDirectory) -> bool:
         """Look whether a full folder has room again, and let it take records if so."""
@@ -619,7 +629,8 @@ class LogManager:
         """Remove the files of deleted logs and segments whose time has come."""
         remove = self.removals.take_due()
         if remove is not None:
-            remove()
+            for directory, error in remove():
+                self.disk_failed(directory, error)
 
     def largest_producer_id(self) -> int:
         """Return the largest producer id that a log remembers, or -1: whoever gets it again is taken for that one."""

@@ -2,7 +2,8 @@
 
     retention, the cleaner, a deleted topic --> add(..., delay) --> take_due, on the loop --> run, on any thread
 
-Rule 1: one thread owns it; only what `take_due` returns may run on another, because removing large files takes long.
+Rule 1: one thread owns it; only what `take_due` returns may run on another, because removing large files takes long. It
+returns the errors, for the owner to handle: a disk that fails takes logs along, which only their owner may touch.
 Rule 2: files count as there until they are gone, so that nobody deletes more for room that is on its way.
 Rule 3: a process that ends before forgets this list: the next start removes whatever has such a name.
 """
@@ -26,10 +27,10 @@ class Removal(NamedTuple):
 class Removals:
     """What is to be removed from the folders of a broker."""
 
-    def __init__(self, clock: Clock, guard: Callable[[LogDirectory, Callable[[], None]], object]) -> None:
-        """`guard` runs something that changes a folder, and handles the errors of its disk."""
+    def __init__(self, clock: Clock, attempt: Callable[[LogDirectory, Callable[[], None]], OSError | None]) -> None:
+        """`attempt` runs something that changes a folder, and returns the error of its disk."""
         self._clock = clock
-        self._guard = guard
+        self._attempt = attempt
         self._waiting: list[Removal] = []
         # Those that a thread is at.
         self._running: set[Removal] = set()
@@ -52,7 +53,7 @@ class Removals:
         leaving = [*self._waiting, *self._running]
         return sum(removal.size_bytes for removal in leaving if removal.directory in directories)
 
-    def take_due(self) -> Callable[[], None] | None:
+    def take_due(self) -> Callable[[], list[tuple[LogDirectory, OSError]]] | None:
         """Return what removes the files whose time has come, on any thread; None when there are none."""
         now = self._clock.monotonic_seconds()
         due = [removal for removal in self._waiting if removal.due_seconds <= now]
@@ -61,10 +62,14 @@ class Removals:
         self._waiting = [removal for removal in self._waiting if removal.due_seconds > now]
         self._running.update(due)
 
-        def run() -> None:
+        def run() -> list[tuple[LogDirectory, OSError]]:
+            failed: dict[LogDirectory, OSError] = {}
             for removal in due:
-                if removal.directory.failure is None:
-                    self._guard(removal.directory, removal.remove)
+                if removal.directory.failure is None and removal.directory not in failed:
+                    error = self._attempt(removal.directory, removal.remove)
+                    if error is not None:
+                        failed[removal.directory] = error
                 self._running.discard(removal)
+            return list(failed.items())
 
         return run
