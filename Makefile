@@ -13,7 +13,8 @@ BIN    := $(VENV)/bin
 PIP    := $(BIN)/python -m pip --quiet --disable-pip-version-check
 SETUP  := $(VENV)/.setup-complete
 KERNEL := $(VENV)/.kernel-complete
-KERNEL_SOURCES := $(addprefix src/barnabas/records/,batch_walk.py columns.py compaction.py kernel.py produce_frame.py)
+KERNEL_SOURCES := $(addprefix src/barnabas/,broker/produce_frame.py storage/log_end.py \
+  $(addprefix records/,batch_walk.py columns.py compaction.py kernel.py))
 
 # How many processes share the tests. Brokers, Kafka and Spark run beside them, so that more gain nothing on two cores.
 WORKERS ?= 2
@@ -34,7 +35,7 @@ $(SETUP): pyproject.toml setup.py constraints.txt tools/system-packages
 
 # The compiled kernel shadows its source, so it is rebuilt whenever the source changes.
 $(KERNEL): $(SETUP) $(KERNEL_SOURCES)
-	@rm -f src/barnabas/records/*.so
+	@rm -f src/barnabas/*/*.so
 	@$(BIN)/python setup.py --quiet build_ext --inplace
 	@test "$$CI" != true || ls $(KERNEL_SOURCES:.py=.*.so) >/dev/null || { echo "barnabas: CI=true, and the kernel is not compiled" >&2; exit 1; }
 	@touch $@
@@ -59,5 +60,5 @@ soak: setup
 
 clean:
 	@rm -rf $(VENV) build dist .cache .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache bench/results
-	@rm -rf src/*.egg-info src/barnabas/records/*.so src/barnabas/records/*.c
+	@rm -rf src/*.egg-info src/barnabas/*/*.so $(KERNEL_SOURCES:.py=.c)
 	@find src tests bench checker demo -name __pycache__ -type d -prune -exec rm -rf {} +

@@ -10,7 +10,14 @@ import sys
 from setuptools import Extension, setup
 from setuptools.command.build_ext import build_ext
 
-KERNELS = ("batch_walk", "columns", "compaction", "kernel", "produce_frame")
+KERNELS = (
+    "broker/produce_frame",
+    "records/batch_walk",
+    "records/columns",
+    "records/compaction",
+    "records/kernel",
+    "storage/log_end",
+)
 
 
 class BuildOptionalExtension(build_ext):
@@ -39,7 +46,10 @@ def kernel_extensions() -> list[Extension]:
         return []
     kernels = [
         Extension(
-            f"barnabas.records.{name}", [f"src/barnabas/records/{name}.py"], extra_compile_args=["-O3"], optional=True
+            f"barnabas.{name.replace('/', '.')}",
+            [f"src/barnabas/{name}.py"],
+            extra_compile_args=["-O3"],
+            optional=True,
         )
         for name in KERNELS
     ]

@@ -301,6 +301,16 @@ class LogConfig:
         """Whether every record needs a key, because only the last of each is kept."""
         return "compact" in self.cleanup_policy
 
+    @property
+    def takes_plain(self) -> bool:
+        """Whether batches are stored as they come, and acknowledged by one replica as soon as they are in its log."""
+        return (
+            self.compression_type == "producer"
+            and self.message_timestamp_type == "CreateTime"
+            and self.flush_messages == LONG_MAX
+            and self.min_insync_replicas <= 1
+        )
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LogManagerConfig:

@@ -8,12 +8,13 @@ from types import ModuleType
 
 import pytest
 
-from barnabas.records import cython_shim, kernel
+import barnabas
+from barnabas.records import kernel
 
 
-def load_fallback(name: str = "kernel") -> ModuleType:
+def load_fallback(name: str = "kernel", package: str = "records") -> ModuleType:
     """A compiled module from its source, under another name, and with the import of Cython made to fail."""
-    source = Path(cython_shim.__file__).with_name(f"{name}.py")
+    source = Path(barnabas.__file__).parent / package / f"{name}.py"
     spec = importlib.util.spec_from_file_location(f"barnabas_{name}_fallback", source)
     assert spec is not None
     assert spec.loader is not None

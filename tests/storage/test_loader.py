@@ -384,3 +384,11 @@ def test_a_segment_that_was_cut_between_two_batches_is_noticed(closed: Disk, cap
     write_whole(closed.files, file_of(closed, 6, ".log"), content[: len(content) // 2])
     assert offsets(log_on(closed, CLEAN)) == [*range(9), *range(12, 18)]
     assert "00000000000000000006" in caplog.text
+
+
+def test_a_file_whose_name_is_more_than_an_offset_is_no_segment(closed: Disk) -> None:
+    for name in (str(2**63 - 1), str(10**20 - 1)):
+        closed.files.open(closed.path(f"{FOLDER}/{name:0>20}.log"), writable=True).close()
+    log = log_on(closed, LastKnown(had_clean_shutdown=True))
+    assert bases(log) == [0, 6, 12]
+    assert log.log_end_offset == 18

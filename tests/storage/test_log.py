@@ -476,7 +476,7 @@ def test_a_segment_that_begins_where_a_deleted_one_did_has_its_own_indexes(memor
     log.close()
     names = memory_files.names("/data/orders-0")
     assert [name for name in names if name.endswith(".index")] == [f"{base:020d}.index" for base in (0, 6, 12)]
-    assert list(verify_partition(memory_files, "/data/orders-0", pytest.fail))
+    assert list(verify_partition(memory_files, "/data/orders-0", lambda fault: pytest.fail(str(fault))))
 
 
 def test_a_start_and_a_check_take_the_indexes_of_deleted_data_for_deleted(
@@ -488,7 +488,7 @@ def test_a_start_and_a_check_take_the_indexes_of_deleted_data_for_deleted(
     log.close()
     names = memory_files.names("/data/orders-0")
     assert {f"{0:020d}.log.deleted", f"{0:020d}.index", f"{6:020d}.timeindex"} <= set(names)
-    assert len(list(verify_partition(memory_files, "/data/orders-0", pytest.fail))) == 1
+    assert len(list(verify_partition(memory_files, "/data/orders-0", lambda fault: pytest.fail(str(fault))))) == 1
     a_log(memory_files, "/data/orders-0", segment_bytes=300)
     assert {name[:20] for name in memory_files.names("/data/orders-0") if name[0] == "0"} == {
         f"{12:020d}",

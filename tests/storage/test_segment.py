@@ -291,6 +291,6 @@ def test_lowering_the_size_of_indexes_lets_a_segment_be_closed(disk: Disk) -> No
     for base in range(50, 90):
         add(active, base, timestamp=NOW_MS + base)
     active.index_writer.resize(0, 24)
-    assert active.index_writer.is_full
+    assert active.segment.is_index_full
     add(active, 90, timestamp=NOW_MS + 90)
     assert active.seal().largest == TimestampOffset(NOW_MS + 90, 90)

@@ -137,12 +137,12 @@ class Partition:
         """Move the high watermark to what all in-sync replicas have, and tell whether it moved."""
         log = self.log
         # Followers of the partition come in here, each with the log end offset it last fetched from.
-        end = log.log_end
-        if end.message_offset - log.recovery_point >= log.config.flush_messages:
-            if log.recovery_point <= log.high_watermark.message_offset:
+        end_offset = log.end_offset
+        if end_offset - log.recovery_point >= log.config.flush_messages:
+            if log.recovery_point <= log.high_watermark_offset:
                 return False
             log.update_high_watermark(log.recovery_point)
-        elif end.message_offset <= log.high_watermark.message_offset:
+        elif end_offset <= log.high_watermark_offset:
             return False
         else:
             log.high_watermark_to_end()

@@ -17,6 +17,7 @@ from typing import Any, NamedTuple, Protocol
 
 from barnabas.broker.faults import Fault, Faults
 from barnabas.broker.metrics import ApiStats, Histogram
+from barnabas.broker.produce_frame import PlainProduce
 from barnabas.broker.refusal import refusal_of
 from barnabas.clock import Clock
 from barnabas.wire.apis import API_VERSIONS_KEY, Api, request_decoder, response_encoder
@@ -174,15 +175,28 @@ class RequestChannel:
         self.faults: Faults | None = None
         self._shortcut: Callable[[memoryview], bytes | None] | None = None
         self._shortcut_key = -1
+        self._plain: PlainProduce | None = None
         self._shortcut_stats = ApiStats()
 
     # From bytes to an answer.
 
-    def add_shortcut(self, api_key: int, shortcut: Callable[[memoryview], bytes | None]) -> None:
-        """Let requests be answered without making messages, where `shortcut` can; the API's requests are counted."""
+    def add_shortcut(
+        self, api_key: int, shortcut: Callable[[memoryview], bytes | None], plain: PlainProduce | None = None
+    ) -> None:
+        """Let requests be answered without making messages, where `shortcut` can; the API's requests are counted.
+
+        `plain` takes several at once where it can, and is asked first.
+        """
         self._shortcut = shortcut
+        self._plain = plain
         self._shortcut_key = api_key
         self._shortcut_stats = self.api_stats[api_key]
+
+    def take_plain(self, view: memoryview, start: int, filled: int, frame_bytes_max: int) -> tuple[int, int, bytes]:
+        """Serve the plain produce requests that stand first: where the rest begins, how many, and all their answers."""
+        if self._plain is None or (self.faults is not None and self.faults.is_any_waiting):
+            return start, 0, b""
+        return self._plain.take(view, start, filled, frame_bytes_max, self._clock.now_ms())
 
     def answer_shortly(self, frame: memoryview) -> bytes | None:
         """Return the answer to a request that can be answered the short way, or None for all others."""

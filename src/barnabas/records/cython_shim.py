@@ -19,6 +19,19 @@ int = int
 longlong = int
 uint = int
 ulonglong = int
+bint = bool
+Py_ssize_t = int
+void = None
+
+
+class _Const:
+    """Serves `cython.const[cython.uchar][::1]` outside of annotations."""
+
+    def __getitem__(self, _: object) -> "_Const":
+        return self
+
+
+const = uchar = _Const()
 
 
 class _Nogil:
@@ -58,8 +71,8 @@ def exceptval(*, check: bool) -> Callable[[F], F]:
     return lambda function: function
 
 
-def declare(kind: object, value: T) -> T:
-    del kind
+def declare(kind: object, value: Any = 0, *, visibility: str = "private") -> Any:
+    del kind, visibility
     return value
 
 

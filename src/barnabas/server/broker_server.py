@@ -294,7 +294,8 @@ class BrokerServer:
         )
         queued_max = self._settings.broker.queued_max_requests
         self.channel = RequestChannel(self.services, routes(), self._clock, queued_max)
-        self.channel.add_shortcut(PRODUCE_KEY, ProduceShortcut(self.services))
+        shortcut = ProduceShortcut(self.services)
+        self.channel.add_shortcut(PRODUCE_KEY, shortcut, shortcut.plain)
 
     def _move_replicas(self) -> None:
         self._replica_moves = ReplicaMoves(

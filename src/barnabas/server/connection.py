@@ -53,6 +53,7 @@ class Connection(asyncio.BufferedProtocol):
         self._server = server
         self._channel: RequestChannel = server.channel
         self._clock = server.clock
+        self._turn_ended = server.busy_poll.turn_ended
         self._frame_bytes_max = server.frame_bytes_max
         self.listener = listener
         self.client_host = "?"
@@ -148,7 +149,15 @@ class Connection(asyncio.BufferedProtocol):
         received, channel = self._received, self._channel
         must_wait = is_turn_over = False
         short_answers = 0
-        for _ in range(FRAMES_PER_TURN):
+        if not (self._waiting or self._is_writing_paused or self._is_closing or channel.is_full):
+            received.start, short_answers, answers = channel.take_plain(
+                received.view, received.start, received.filled, self._frame_bytes_max
+            )
+            if answers:
+                self._outgoing.append(answers)
+            if short_answers:
+                self._needed = 4
+        for _ in range(FRAMES_PER_TURN - short_answers):
             start = received.start
             available = received.filled - start
             if available < 4:
@@ -191,6 +200,7 @@ class Connection(asyncio.BufferedProtocol):
             self._limit_reading(is_turn_over=is_turn_over)
         self.last_active = now = self._clock.monotonic_seconds()
         channel.count_turn(now - started, short_answers)
+        self._turn_ended()
 
     def _must_wait(self) -> bool:
         """Tell whether the next request has to wait, for one of the reasons of rule 2."""
@@ -243,7 +253,11 @@ class Connection(asyncio.BufferedProtocol):
     def _continue(self) -> None:
         self._is_scheduled = False
         if not self._is_closing:
-            self._handle_frames()
+            try:
+                self._handle_frames()
+            except BaseException:
+                self.abort()  # As the loop does when it receives: nobody knows which requests are served by now.
+                raise
 
     # Answer.
 

@@ -21,6 +21,7 @@ from barnabas.broker.request_channel import RequestChannel
 from barnabas.broker.scheduler import IoPool, Scheduler
 from barnabas.broker_config import BrokerConfig, Endpoint
 from barnabas.clock import Clock
+from barnabas.server.busy_poll import BusyPoll
 from barnabas.server.connection import Connection
 from barnabas.server.receive_buffer import SharedBuffer
 from barnabas.server.send_buffers import SendBuffers
@@ -57,6 +58,7 @@ class SocketServer:
         self.pool = pool
         self.shared_buffer = SharedBuffer()
         self.send_buffers = SendBuffers()
+        self.busy_poll = BusyPoll(loop.call_soon)
         self.frame_bytes_max = config().socket_request_max_bytes
         self._config = config
         self._scheduler = scheduler

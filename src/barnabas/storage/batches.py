@@ -187,3 +187,15 @@ def records_of(view: memoryview, header: BatchHeader, limit: int) -> list[Record
 
 def _legacy_record(message: LegacyMessage) -> Record:
     return Record(message.offset, message.timestamp, message.key, message.value, ())
+
+
+def producer_batches(batches: list[BatchHeader]) -> Iterator[tuple[int, BatchHeader]]:
+    """Yield the batches of idempotent producers, with the position of each in the bytes of all.
+
+    Almost every append is one batch without a producer, and whoever asks for this looks at that first.
+    """
+    position = 0
+    for batch in batches:
+        if batch.producer_id >= 0:
+            yield position, batch
+        position += batch.batch_length + LOG_OVERHEAD

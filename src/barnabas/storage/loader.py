@@ -26,7 +26,7 @@ from barnabas.storage.checkpoint import CheckpointError
 from barnabas.storage.files import Files
 from barnabas.storage.index import CorruptIndexError
 from barnabas.storage.leader_epochs import LeaderEpochs
-from barnabas.storage.log import Log
+from barnabas.storage.log import OFFSET_END, Log
 from barnabas.storage.log_types import LogOptions, LogState
 from barnabas.storage.producer_replay import (
     apply_batch,
@@ -96,7 +96,11 @@ def segment_sizes(files: Files, directory: str, recovery_point: int) -> tuple[in
 def _base_offset(name: str) -> int | None:
     """Return the base offset that a file's name starts with, or None for a file that is not a segment's."""
     stem = name.split(".", 1)[0]
-    return int(stem) if len(stem) == 20 and stem.isdecimal() else None
+    if len(stem) != 20 or not stem.isdecimal():
+        return None
+    base_offset = int(stem)
+    # What has 20 digits may be more than an offset can be.
+    return base_offset if base_offset < OFFSET_END else None
 
 
 def _check_belongs(segment: LogSegment) -> None:
@@ -204,9 +208,9 @@ class _Loader:
                 continue
             is_unfinished = oldest_cleaned is not None and base >= oldest_cleaned
             if name.endswith((DELETED_SUFFIX, CLEANED_SUFFIX)) or (name.endswith(SWAP_SUFFIX) and is_unfinished):
-                self._files.remove(self._path(name))
                 if name.endswith(LOG_SUFFIX + DELETED_SUFFIX) and name.removesuffix(DELETED_SUFFIX) not in names:
                     self._remove_indexes(name, names)
+                self._files.remove(self._path(name))
             elif name.endswith(SWAP_SUFFIX):
                 swapped.append(name)
         for name in swapped:

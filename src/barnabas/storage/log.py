@@ -16,15 +16,17 @@ Rule 3: what was flushed survives a crash of the machine, what was appended surv
 
 import logging
 import zlib
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
-from threading import Lock
 
-from barnabas.config import LogConfig
+from barnabas.config import LONG_MAX, LogConfig
 from barnabas.model import NO_OFFSET, NO_TIMESTAMP, LogOffsetMetadata, TimestampOffset
-from barnabas.records.batch import LOG_APPEND_TIME, LOG_OVERHEAD, BatchHeader, CorruptRecordError
+from barnabas.records.batch import LOG_APPEND_TIME, BatchHeader, CorruptRecordError
 from barnabas.records.builder import OwnBatch, seal_own_batch
+from barnabas.storage.batches import producer_batches
 from barnabas.storage.files import PASSING_ERRORS
+from barnabas.storage.leaving_segments import LeavingSegments
+from barnabas.storage.log_end import LogEnd
 from barnabas.storage.log_types import LogAppendInfo, LogOptions, LogState, PendingFlush
 from barnabas.storage.producer_replay import (
     apply_batch,
@@ -67,19 +69,7 @@ def _newer_first(found: TimestampOffset) -> tuple[int, int]:
     return found.timestamp, -found.offset
 
 
-def _producer_batches(batches: list[BatchHeader]) -> Iterator[tuple[int, BatchHeader]]:
-    """Yield the batches of idempotent producers, with the position of each in the bytes of all.
-
-    Almost every append is one batch without a producer, and whoever asks for this looks at that first.
-    """
-    position = 0
-    for batch in batches:
-        if batch.producer_id >= 0:
-            yield position, batch
-        position += batch.batch_length + LOG_OVERHEAD
-
-
-class Log:
+class Log(LogEnd):
     """The log of one replica of a partition."""
 
     def __init__(self, options: LogOptions, state: LogState) -> None:
@@ -93,18 +83,15 @@ class Log:
         self.recovery_point = state.recovery_point
         # Below it the cleaner was; -1 where it never was.
         self.first_dirty_offset = state.first_dirty_offset
+        self.end_offset = state.log_end_offset
         self._activate(self._open_active())
-        self.log_end = self._end_metadata(state.log_end_offset)
         self.high_watermark = self.offset_metadata(self.log_start_offset)
         # How often files came or went since the folder was last synced, and whether anything changed since the start.
         self._name_changes = int(state.is_changed)
-        self._is_touched = state.is_changed
+        self.is_touched = state.is_changed
         # A flush that was prepared before a truncation says nothing of what was appended after it.
         self._truncations = 0
-        # Segments that were taken out and whose files are still there. Any thread removes those, so that whoever needs
-        # them gone at once has the lock.
-        self._leaving: set[LogSegment] = set()
-        self._leaving_lock = Lock()
+        self.leaving = LeavingSegments()
         self.is_closed = False
         self.last_flush_seconds = options.clock.monotonic_seconds()
 
@@ -118,7 +105,7 @@ class Log:
     @property
     def log_end_offset(self) -> int:
         """The offset that the next record gets."""
-        return self.log_end.message_offset
+        return self.end_offset
 
     @property
     def truncations(self) -> int:
@@ -135,12 +122,21 @@ class Log:
         self.config = config
         self._options = replace(self._options, config=config)
         self._segment_options = self._options.segment_options()
-        self._active.index_writer.resize(config.index_interval_bytes, config.segment_index_bytes)
-        self._activate(self._active)
+        self.active.index_writer.resize(config.index_interval_bytes, config.segment_index_bytes)
+        self._activate(self.active)
 
     def _activate(self, active: ActiveSegment) -> None:
-        """Make a segment the one that is appended to."""
-        self._active = active
+        """Make a segment the one that is appended to, and know what may be appended to it the short way."""
+        config = self.config
+        self.active, self.active_end = active, active.segment
+        self.takes_plain = config.takes_plain
+        self.refuses_keyless = config.is_compacted
+        self.batch_bytes_max = config.max_message_bytes
+        self.segment_bytes = config.segment_bytes
+        self.interval_bytes = active.index_writer.interval_bytes
+        self.offset_max = min(active.offset_max, OFFSET_END - 1)
+        self.before_max_ms = config.message_timestamp_before_max_ms
+        self.after_max_ms = config.message_timestamp_after_max_ms
         # A random number that stays the same for the segment, also after a restart.
         segment_ms = self.config.segment_ms
         if self.config.is_compacted:
@@ -151,14 +147,10 @@ class Log:
         # Invariant: the segment is rolled before its records span more time than this.
         self._roll_ms = segment_ms - jitter_ms
         # A batch that is not newer than this does not make the segment too old. It is found out when first asked for.
-        self._roll_after = NO_TIMESTAMP - 1
+        self.roll_after = NO_TIMESTAMP - 1
 
     def _open_active(self) -> ActiveSegment:
         return ActiveSegment(self.segments.last, self._segment_options, self.config.index_interval_bytes)
-
-    def _end_metadata(self, offset: int) -> LogOffsetMetadata:
-        active = self._active.segment
-        return LogOffsetMetadata(offset, active.base_offset, active.size)
 
     def _check_open(self) -> None:
         """Raise ApiError for a log that somebody still holds after it was closed, deleted or lost with its disk."""
@@ -180,12 +172,12 @@ class Log:
         Writable bytes are stamped in place. What this broker's coordinators write is not from a client. Raises ApiError
         with the answer for the client, or OSError from the disk.
         """
-        leader = LeaderStamp(self.log_end.message_offset, leader_epoch, self._options.clock.now_ms(), is_client)
+        leader = LeaderStamp(self.end_offset, leader_epoch, self._options.clock.now_ms(), is_client)
         data, batches = validate_for_leader(records, self.config, leader)
         if not batches:
             return self._nothing_appended()
         if batches[0].producer_id >= 0 or len(batches) > 1:
-            for position, batch in _producer_batches(batches):
+            for position, batch in producer_batches(batches):
                 if is_client and len(batches) > 1:
                     # Each would be judged by what was there before the append, not by the one before it.
                     message = "an idempotent producer sends one batch a partition at a time"
@@ -200,7 +192,11 @@ class Log:
 
         What is sealed here is not checked again, unless the topic stores batches otherwise than they come.
         """
-        data, header = seal_own_batch(own, self.log_end.message_offset, leader_epoch)
+        data, header = seal_own_batch(own, self.end_offset, leader_epoch)
+        if header.producer_id < 0:
+            first_offset = self.append_sealed(data, header.last_offset_delta, header.max_timestamp, leader_epoch)
+            if first_offset >= 0:
+                return self._appended(data, header)
         config = self.config
         if config.message_timestamp_type != "CreateTime" or config.compression_type not in ("producer", "uncompressed"):
             return self.append_as_leader(data, leader_epoch, is_client=False)
@@ -208,9 +204,15 @@ class Log:
             self._check_producer(data, header, is_client=False)
         return self._append(data, [header])
 
+    def _appended(self, data: memoryview, header: BatchHeader) -> LogAppendInfo:
+        last_offset = header.base_offset + header.last_offset_delta
+        start, size = self.log_start_offset, len(data)
+        info = (header.base_offset, last_offset, header.max_timestamp, NO_TIMESTAMP, start, size, header.count, False)
+        return tuple.__new__(LogAppendInfo, info)
+
     def append_as_follower(self, records: bytes | bytearray | memoryview) -> LogAppendInfo:
         """Append batches with the offsets that the leader gave them."""
-        data, batches = validate_for_follower(records, self.log_end.message_offset)
+        data, batches = validate_for_follower(records, self.end_offset)
         if not batches:
             return self._nothing_appended()
         return self._append(data, batches)
@@ -240,15 +242,13 @@ class Log:
             raise ApiError(ErrorCode.INVALID_RECORD, message)
         if self._should_roll(size, max_timestamp, last_offset):
             self.roll(last_offset - RELATIVE_OFFSET_MAX)
-        active = self._active
+        active = self.active
         active.append(data, batches)
-        self._is_touched = True
+        self.is_touched = True
         if first.producer_id >= 0 or first is not last:
-            for position, batch in _producer_batches(batches):
+            for position, batch in producer_batches(batches):
                 self._apply(data[position:], batch, first.base_offset)
-        # What the constructors of NamedTuples do inside, at a third of their price: every append comes by here.
-        end = (last_offset + 1, active.segment.base_offset, active.segment.size)
-        self.log_end = tuple.__new__(LogOffsetMetadata, end)
+        self.end_offset = last_offset + 1
         if last.leader_epoch > self.leader_epochs.latest:
             for batch in batches:
                 if batch.leader_epoch > self.leader_epochs.latest:
@@ -257,16 +257,17 @@ class Log:
             self._flush_due()
         log_append_time = max_timestamp if first.attributes & LOG_APPEND_TIME else NO_TIMESTAMP
         start = self.log_start_offset
+        # What the constructor of a NamedTuple does inside, at a third of its price.
         info = (first.base_offset, last_offset, max_timestamp, log_append_time, start, size, record_count, False)
         return tuple.__new__(LogAppendInfo, info)
 
     def _apply(self, data: memoryview, batch: BatchHeader, first_offset: int) -> None:
         try:
-            apply_batch(self.producers, self._active.segment, batch, data)
+            apply_batch(self.producers, self.active.segment, batch, data)
         except (OSError, CorruptRecordError) as error:
             # A marker without its entry in the transaction index would show aborted records to readers.
-            self._active.truncate_to(first_offset)
-            self._ended_at(self.log_end.message_offset)
+            self.active.truncate_to(first_offset)
+            self._ended_at(self.end_offset)
             if isinstance(error, CorruptRecordError):
                 raise ApiError(ErrorCode.CORRUPT_MESSAGE, error.reason) from None
             raise
@@ -293,23 +294,23 @@ class Log:
     # Roll.
 
     def _should_roll(self, size: int, max_timestamp: int, last_offset: int) -> bool:
-        active = self._active
+        active = self.active_end
         return (
-            active.segment.size + size > self.config.segment_bytes
-            or last_offset > active.offset_max
-            or active.index_writer.is_full
-            or (max_timestamp > self._roll_after and self._is_old(max_timestamp))
+            active.size + size > self.segment_bytes
+            or last_offset > self.active.offset_max
+            or active.is_index_full
+            or (max_timestamp > self.roll_after and self._is_old(max_timestamp))
         )
 
     def _is_old(self, max_timestamp: int) -> bool:
         """Tell whether the segment spans too much time: by its records' timestamps or, without any, by the clock."""
-        segment = self._active.segment
+        segment = self.active.segment
         if segment.size == 0:
             return False
-        first = self._active.rolling_based_timestamp()
+        first = self.active.rolling_based_timestamp()
         if first >= 0:
-            self._roll_after = first + self._roll_ms
-            return max_timestamp > self._roll_after
+            self.roll_after = min(first + self._roll_ms, LONG_MAX)
+            return max_timestamp > self.roll_after
         return self._options.clock.now_ms() - segment.created_ms > self._roll_ms
 
     def roll(self, base_offset_min: int = 0) -> LogSegment:
@@ -319,17 +320,17 @@ class Log:
         from the start. An empty active segment that starts there is as good as a new one.
         """
         self._check_open()
-        base_offset = max(self.log_end.message_offset, base_offset_min)
+        base_offset = max(self.end_offset, base_offset_min)
         if base_offset in self.segments:
-            if self._active.segment.base_offset != base_offset or self._active.segment.size:
+            if self.active.segment.base_offset != base_offset or self.active.segment.size:
                 raise AssertionError(f"{self.directory} has a segment at {base_offset} already")
-            self._active.segment.created_ms = self._options.clock.now_ms()
-            return self._active.segment
+            self.active.segment.created_ms = self._options.clock.now_ms()
+            return self.active.segment
         self._remove_leftovers(base_offset)
         write_snapshot(self._options.files, self.directory, base_offset, self.producers, durable=False)
         new = self._create_segment(base_offset)
         try:
-            self._active.seal()
+            self.active.seal()
         except BaseException:
             # The old segment goes on as the active one, and a file in the middle of it would not be understood.
             new.segment.unpin()
@@ -337,10 +338,8 @@ class Log:
             raise
         self.segments.add(new.segment)
         self._activate(new)
-        was_at_end = self.high_watermark.message_offset == self.log_end.message_offset
-        self.log_end = self._end_metadata(self.log_end.message_offset)
-        if was_at_end:
-            self.high_watermark = self.log_end
+        if self.high_watermark_offset == self.end_offset:
+            self.watermark_to_end()
         if self._options.on_roll is not None:
             self._options.on_roll(self)
         return new.segment
@@ -348,7 +347,7 @@ class Log:
     def _create_segment(self, base_offset: int) -> ActiveSegment:
         now_ms = self._options.clock.now_ms()
         new = ActiveSegment.create(self._segment_options, base_offset, now_ms, self.config.index_interval_bytes)
-        self._is_touched = True
+        self.is_touched = True
         self._name_changes += 1
         try:
             if self.config.preallocate:
@@ -361,7 +360,7 @@ class Log:
 
     def adopt(self, sealed: Sequence[tuple[int, int, int, int]], end_offset: int, leader_epoch: int) -> None:
         """Take in sealed segments after a roll: base offset and sizes of each, whose files have their names already."""
-        self._active.segment.unpin()  # It is empty, and the first of them has its name now.
+        self.active.segment.unpin()  # It is empty, and the first of them has its name now.
         for base_offset, *sizes in sealed:
             segment = LogSegment(self._segment_options, base_offset, self._options.clock.now_ms())
             segment.open(*sizes)
@@ -370,8 +369,8 @@ class Log:
             self.leader_epochs.assign(leader_epoch, sealed[0][0])
         write_snapshot(self._options.files, self.directory, end_offset, self.producers, durable=False)
         self._activate(self._create_segment(end_offset))
-        self.segments.add(self._active.segment)
-        self.log_end = self._end_metadata(end_offset)
+        self.segments.add(self.active.segment)
+        self.end_offset = end_offset
         if self._options.on_roll is not None:
             self._options.on_roll(self)
 
@@ -387,7 +386,7 @@ class Log:
     @property
     def is_flush_due(self) -> bool:
         """Whether the last appends wait for the disk."""
-        return self.log_end.message_offset - self.recovery_point >= self.config.flush_messages
+        return self.end_offset - self.recovery_point >= self.config.flush_messages
 
     def _flush_due(self) -> None:
         if self._options.on_flush_due is None:
@@ -397,13 +396,11 @@ class Log:
 
     def prepare_flush(self) -> PendingFlush | None:
         """Return what has to be written before the recovery point can move to the log end, or None if nothing."""
-        if self.recovery_point >= self.log_end.message_offset and not self._name_changes:
+        if self.recovery_point >= self.end_offset and not self._name_changes:
             return None
         # The segment that ends at the recovery point was flushed while it was active: its indexes were not.
         sealed = self.segments.from_offset(self.recovery_point - 1)[:-1]
-        return PendingFlush(
-            self, self.log_end.message_offset, sealed, self._active, self._name_changes, self._truncations
-        )
+        return PendingFlush(self, self.end_offset, sealed, self.active, self._name_changes, self._truncations)
 
     def finish_flush(self, flush: PendingFlush) -> None:
         """Move the recovery point, after `run` returned."""
@@ -437,7 +434,7 @@ class Log:
         committed records. With `min_one_message` the first batch comes whole even when it is over `max_size`.
         """
         self._check_open()
-        end_offset = self.log_end.message_offset
+        end_offset = self.end_offset
         if start_offset > end_offset or start_offset < self.log_start_offset:
             message = f"offset {start_offset} is not in [{self.log_start_offset}, {end_offset}] of {self.directory}"
             raise ApiError(ErrorCode.OFFSET_OUT_OF_RANGE, message)
@@ -456,7 +453,7 @@ class Log:
 
     def offset_metadata(self, offset: int) -> LogOffsetMetadata:
         """Return where an offset lies; one that compaction removed lies where the next batch starts."""
-        if offset == self.log_end.message_offset:
+        if offset == self.end_offset:
             return self.log_end
         segment = self.segments.floor(offset)
         while segment is not None:
@@ -468,20 +465,20 @@ class Log:
 
     def update_high_watermark(self, offset: int) -> None:
         """Move the high watermark, kept between log start and log end."""
-        offset = max(self.log_start_offset, min(offset, self.log_end.message_offset))
+        offset = max(self.log_start_offset, min(offset, self.end_offset))
         self.high_watermark = self.offset_metadata(offset)
         self.producers.on_high_watermark(offset)
 
     def high_watermark_to_end(self) -> None:
         """Move the high watermark to the log end, which is where it goes after every append without other replicas."""
-        self.high_watermark = self.log_end
-        self.producers.on_high_watermark(self.log_end.message_offset)
+        self.watermark_to_end()
+        self.producers.on_high_watermark(self.end_offset)
 
     @property
     def last_stable(self) -> LogOffsetMetadata:
         """The offset below which every transaction is decided, not above the high watermark."""
         first_unstable = self.producers.first_unstable_offset
-        if first_unstable is None or first_unstable >= self.high_watermark.message_offset:
+        if first_unstable is None or first_unstable >= self.high_watermark_offset:
             return self.high_watermark
         return self.offset_metadata(max(first_unstable, self.log_start_offset))
 
@@ -498,7 +495,7 @@ class Log:
     def find_offset_by_timestamp(self, timestamp: int) -> TimestampOffset | None:
         """Return the first record whose timestamp is at or past `timestamp`, or None when all are older."""
         for segment in self.segments:
-            if segment.largest_timestamp() >= timestamp:
+            if segment.newest_ms() >= timestamp:
                 found = segment.find_offset_by_timestamp(timestamp, self.log_start_offset)
                 if found is not None:
                     return found
@@ -521,10 +518,8 @@ class Log:
 
     def delete_records(self, offset: int) -> int:
         """Let the log start at `offset`, and return where it starts now; files go when whole segments lie below."""
-        if offset < 0 or offset > self.high_watermark.message_offset:
-            message = (
-                f"records can be deleted up to the high watermark {self.high_watermark.message_offset}, not {offset}"
-            )
+        if offset < 0 or offset > self.high_watermark_offset:
+            message = f"records can be deleted up to the high watermark {self.high_watermark_offset}, not {offset}"
             raise ApiError(ErrorCode.OFFSET_OUT_OF_RANGE, message)
         if offset > self.log_start_offset:
             self.log_start_offset = offset
@@ -543,8 +538,8 @@ class Log:
         deletable: list[LogSegment] = []
         for segment in self.segments:
             following = self.segments.higher(segment.base_offset)
-            end_offset = following.base_offset if following else self.log_end.message_offset
-            if end_offset > self.high_watermark.message_offset or not is_deletable(segment, end_offset):
+            end_offset = following.base_offset if following else self.end_offset
+            if end_offset > self.high_watermark_offset or not is_deletable(segment, end_offset):
                 break
             if following is None and segment.size == 0:
                 break
@@ -569,6 +564,7 @@ class Log:
         """Take a segment out, and tell whether that could be done; what waits for room raises only when `is_first`."""
         segment.is_leaving = True
         try:
+            self.leaving.make_way(segment.base_offset)
             segment.set_aside()
         except OSError as error:
             segment.is_leaving = False
@@ -576,9 +572,9 @@ class Log:
                 raise
             return False
         self.segments.remove(segment)
-        self._leaving.add(segment)
+        self.leaving.add(segment)
         self._options.open_segments.forget(segment)
-        self._is_touched = True
+        self.is_touched = True
         self._name_changes += 1
         return True
 
@@ -593,27 +589,30 @@ class Log:
         Of a segment that was deleted the snapshot goes too, which has its offset in the name. One that a crash leaves
         behind does no harm until the next close removes it.
         """
-        with self._leaving_lock:
-            if not segment.is_deleted:
-                segment.delete()
-            self._leaving.discard(segment)
-        if segment.base_offset < self.segments.first.base_offset:
+        self.leaving.remove(segment, self._remove_snapshot)
+
+    def _remove_snapshot(self, segment: LogSegment) -> None:
+        first = next(iter(self.segments), None)
+        if first is not None and segment.base_offset < first.base_offset:
             self._options.files.remove(snapshot_path(self.directory, segment.base_offset))
 
     def replace_segments(self, sources: Sequence[LogSegment], sizes: tuple[int, int, int]) -> None:
         """Put the cleaned segment, with a log and indexes of these sizes, in the place of those it was made from.
 
-        What was there becomes `.deleted`, and `delete` of the segments removes it.
+        What was there becomes `.deleted`, and `remove_files` of the segments removes it.
         """
         self._check_open()
+        for source in sources:
+            self.leaving.make_way(source.base_offset)
         cleaned = swap_files(self._segment_options, sources, sizes)
         put_in_place(self.segments, sources, cleaned)
         for source in sources:
+            self.leaving.add(source)
             self._options.open_segments.forget(source)
-        self._is_touched = True
+        self.is_touched = True
         self._name_changes += 1
         # It may have pointed into a segment that is not there any more.
-        self.update_high_watermark(self.high_watermark.message_offset)
+        self.update_high_watermark(self.high_watermark_offset)
 
     def truncate_to(self, offset: int) -> None:
         """Cut off everything from `offset` on, whole batches only; the log end offset says where it ends then.
@@ -624,7 +623,7 @@ class Log:
         self._check_open()
         if offset < 0:
             raise ValueError(f"a log can not be cut at offset {offset}")
-        if offset >= self.log_end.message_offset:
+        if offset >= self.end_offset:
             # A leader may have noted its epoch at the end, and never written in it.
             self.leader_epochs.truncate_from_end(offset)
             return
@@ -642,8 +641,8 @@ class Log:
             self.sync_directory()
             self._activate(self._open_active())
             self._name_changes += 1
-        self._is_touched = True
-        self._ended_at(self._active.truncate_to(offset))
+        self.is_touched = True
+        self._ended_at(self.active.truncate_to(offset))
 
     def truncate_fully_and_start_at(self, offset: int) -> None:
         """Drop all records and go on at `offset`, as a follower does that is too far behind."""
@@ -652,12 +651,9 @@ class Log:
             self.segments.remove(segment)
             segment.unpin()
             segment.delete()
-        with self._leaving_lock:
-            # From here on a segment may begin where one of these did, and needs the names of its indexes.
-            while self._leaving:
-                self._leaving.pop().delete()
+        self.leaving.make_way_for_all()
         self._activate(self._create_segment(offset))
-        self.segments.add(self._active.segment)
+        self.segments.add(self.active.segment)
         self.log_start_offset = offset
         self.leader_epochs.clear()
         for snapshot in snapshot_offsets(self._options.files, self.directory):
@@ -665,7 +661,8 @@ class Log:
         self._ended_at(offset)
 
     def _ended_at(self, offset: int) -> None:
-        self.log_end = self._end_metadata(offset)
+        self.end_offset = offset
+        self.roll_after = NO_TIMESTAMP - 1
         self.recovery_point = min(self.recovery_point, offset)
         self.first_dirty_offset = min(self.first_dirty_offset, offset)
         self.log_start_offset = min(self.log_start_offset, offset)
@@ -674,16 +671,16 @@ class Log:
         self.producers = rebuild_producers(
             self._options.files, self.directory, self.segments, offset, self.log_start_offset
         )
-        self.update_high_watermark(self.high_watermark.message_offset)
+        self.update_high_watermark(self.high_watermark_offset)
 
     # Close.
 
     def close(self) -> None:
         """Flush, take a snapshot of the producers, and leave the files as a clean start expects them."""
-        if self._is_touched and not self.is_closed:
+        if self.is_touched and not self.is_closed:
             self.flush()
             self.leader_epochs.flush()
-            self._active.close()
+            self.active.close()
             remove_stray_snapshots(self._options.files, self.directory, self.segments)
             # This syncs the folder, and so makes the names of the indexes durable as well.
             write_snapshot(self._options.files, self.directory, self.log_end_offset, self.producers, durable=True)
@@ -694,7 +691,8 @@ class Log:
         if self.is_closed:
             return
         self.is_closed = True
-        self._active.release()
+        self.leaving.close()
+        self.active.release()
         for segment in self.segments:
             self._options.open_segments.forget(segment)
             segment.unpin()

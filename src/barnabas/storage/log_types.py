@@ -98,7 +98,7 @@ class PendingFlush(NamedTuple):
             if not segment.is_deleted and not segment.is_leaving:
                 raise
         if segment.is_deleted and self.log.truncations == self.truncations:
-            segment.delete()  # It went meanwhile, and a flush makes indexes where they are missing.
+            self.log.leaving.remove_again(segment)  # It went meanwhile, and a flush makes indexes that are missing.
 
 
 @dataclass(slots=True)

@@ -135,12 +135,12 @@ class ProducerStateManager:
         # Invariant: the first offset of every transaction without a marker, increasing, by producer id.
         self._ongoing: dict[int, int] = {}
         # Transactions whose marker lies above the high watermark: readers must not see them as decided yet.
-        self._unreplicated: list[CompletedTransaction] = []
+        self.unreplicated: list[CompletedTransaction] = []
 
     @property
     def first_unstable_offset(self) -> int | None:
         """The first offset that belongs to a transaction which is not decided for readers, or None."""
-        candidates = [*self._ongoing.values(), *(completed.first_offset for completed in self._unreplicated)]
+        candidates = [*self._ongoing.values(), *(completed.first_offset for completed in self.unreplicated)]
         return min(candidates, default=None)
 
     def check(self, batch: BatchHeader, *, is_client: bool) -> BatchMetadata | None:
@@ -224,7 +224,7 @@ class ProducerStateManager:
             return None
         del self._ongoing[batch.producer_id]
         completed = CompletedTransaction(batch.producer_id, first_offset, batch.last_offset, not marker.is_commit)
-        self._unreplicated.append(completed)
+        self.unreplicated.append(completed)
         return completed
 
     def aborted(self, completed: CompletedTransaction) -> AbortedTransaction:
@@ -237,8 +237,8 @@ class ProducerStateManager:
 
     def on_high_watermark(self, high_watermark: int) -> None:
         """Let readers see the end of transactions whose marker is below the high watermark."""
-        if self._unreplicated:
-            self._unreplicated = [done for done in self._unreplicated if done.last_offset >= high_watermark]
+        if self.unreplicated:
+            self.unreplicated = [done for done in self.unreplicated if done.last_offset >= high_watermark]
 
     def remove_expired(self, oldest_timestamp: int) -> None:
         """Forget producers that were last heard of before a point in time and have no open transaction."""
@@ -250,7 +250,7 @@ class ProducerStateManager:
         """Forget everything."""
         self.producers.clear()
         self._ongoing.clear()
-        self._unreplicated.clear()
+        self.unreplicated.clear()
 
     def snapshot(self) -> bytes:
         """Return the state as the bytes of a snapshot file."""

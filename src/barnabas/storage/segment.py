@@ -28,6 +28,7 @@ from barnabas.records.batch import LENGTH_POSITION, LOG_OVERHEAD, MAGIC, MAGIC_P
 from barnabas.storage.batches import CorruptLogError, LogFile, records_of, scan_headers
 from barnabas.storage.files import Buffer, File, Files
 from barnabas.storage.index import OffsetIndex, OffsetPosition, TimeIndex
+from barnabas.storage.log_end import SegmentEnd
 from barnabas.storage.transaction_index import TransactionIndex
 
 LOG_SUFFIX = ".log"
@@ -110,16 +111,14 @@ class SegmentOptions(NamedTuple):
     decompressed_bytes_max: int
 
 
-class LogSegment:
+class LogSegment(SegmentEnd):
     """A segment as readers see it."""
 
     def __init__(self, options: SegmentOptions, base_offset: int, created_ms: int, suffix: str = "") -> None:
+        super().__init__(base_offset)
         self._options = options
         self._stem = segment_file(options.directory, base_offset, "")
-        self.base_offset = base_offset
-        self.size = 0
         self.created_ms = created_ms
-        self.largest = TimestampOffset(NO_TIMESTAMP, base_offset)
         self.path = self._path(LOG_SUFFIX, suffix)
         self.offset_index = OffsetIndex(options.files, self._path(INDEX_SUFFIX, suffix), base_offset)
         self.time_index = TimeIndex(options.files, self._path(TIME_INDEX_SUFFIX, suffix), base_offset)
@@ -133,6 +132,15 @@ class LogSegment:
         self._first_timestamp: int | None = None
         # Whether it is taken out of the log for good, and its data gets another name while a flush may be at it.
         self.is_leaving = False
+
+    @property
+    def largest(self) -> TimestampOffset:
+        """The newest timestamp, -1 without one, and the last offset of the first batch that has it."""
+        return TimestampOffset(self.largest_timestamp, self.largest_offset)
+
+    @largest.setter
+    def largest(self, largest: TimestampOffset) -> None:
+        self.largest_timestamp, self.largest_offset = largest
 
     def _path(self, kind: str, suffix: str = "") -> str:
         return self._stem + kind + suffix
@@ -287,10 +295,10 @@ class LogSegment:
             raise CorruptLogError(self.path, start, "there is no batch where the last one should be")
         return next_offset
 
-    def largest_timestamp(self) -> int:
+    def newest_ms(self) -> int:
         """Return the newest timestamp, or when the file was last written if no record has one."""
-        if self.largest.timestamp >= 0:
-            return self.largest.timestamp
+        if self.largest_timestamp >= 0:
+            return self.largest_timestamp
         return self._options.files.modified_ms(self.path)
 
     def modified_ms(self) -> int:
@@ -326,14 +334,17 @@ class LogSegment:
         self.path = path
 
     def delete(self) -> None:
-        """Remove all files; the data first, for the same reason."""
+        """Remove all files; the data first, for the same reason, unless it is set aside and so says what they are."""
         self.is_deleted = True
         self._options.open_segments.forget(self)
         self.release()
-        self._options.files.remove(self.path)
+        if not self.is_leaving:
+            self._options.files.remove(self.path)
         self.offset_index.delete()
         self.time_index.delete()
         self.transaction_index.delete()
+        if self.is_leaving:
+            self._options.files.remove(self.path)
 
     def close(self) -> None:
         """Put the indexes into their files and let go of everything."""
@@ -347,21 +358,20 @@ class LogSegment:
 class IndexWriter:
     """Keeps the indexes of a segment up with its batches: an entry every `index.interval.bytes`."""
 
-    __slots__ = ("_bytes_since_last_entry", "_room", "_segment", "interval_bytes", "is_full")
+    __slots__ = ("_room", "_segment", "interval_bytes")
 
     def __init__(self, segment: LogSegment, interval_bytes: int) -> None:
         self._segment = segment
         self.interval_bytes = interval_bytes
-        self._bytes_since_last_entry = 0
-        # Invariant: whether one of the indexes has no room for another entry, so that the segment has to be rolled;
-        # none is full as long as there is `_room`, which counts the entries that fit into both.
-        self.is_full = False
+        segment.bytes_since_entry = 0
+        # Invariant: the indexes of the segment are not full as long as there is room, which counts the entries that fit
+        # into both.
         self._room = 0
         self._measure_room()
 
     def _measure_room(self) -> None:
         self._room = min(self._segment.offset_index.room, self._segment.time_index.room)
-        self.is_full = self._room <= 0
+        self._segment.is_index_full = self._room <= 0
 
     def resize(self, interval_bytes: int, size_bytes_max: int) -> None:
         """Apply changed settings."""
@@ -375,19 +385,25 @@ class IndexWriter:
         segment = self._segment
         size = batch.batch_length + LOG_OVERHEAD
         last_offset = batch.base_offset + batch.last_offset_delta
-        if batch.max_timestamp > segment.largest.timestamp:
-            segment.largest = TimestampOffset(batch.max_timestamp, last_offset)
+        if batch.max_timestamp > segment.largest_timestamp:
+            segment.largest_timestamp = batch.max_timestamp
+            segment.largest_offset = last_offset
         # One append of many batches can fill the index up; the log rolls before the next append.
-        if self._bytes_since_last_entry > self.interval_bytes and not self.is_full:
-            segment.offset_index.append(last_offset, position)
-            if segment.largest.timestamp > segment.time_index.last.timestamp:
-                segment.time_index.maybe_append(*segment.largest)
-            self._bytes_since_last_entry = 0
-            self._room -= 1
-            if self._room <= 0:
-                self._measure_room()
-        self._bytes_since_last_entry += size
+        if segment.bytes_since_entry > self.interval_bytes and not segment.is_index_full:
+            self.add_entry(last_offset, position)
+        segment.bytes_since_entry += size
         return position + size
+
+    def add_entry(self, last_offset: int, position: int) -> None:
+        """Let the indexes point to the batch that starts at `position`; they must not be full."""
+        segment = self._segment
+        segment.offset_index.append(last_offset, position)
+        if segment.largest_timestamp > segment.time_index.last.timestamp:
+            segment.time_index.maybe_append(*segment.largest)
+        segment.bytes_since_entry = 0
+        self._room -= 1
+        if self._room <= 0:
+            self._measure_room()
 
     @property
     def base_offset(self) -> int:
@@ -397,11 +413,11 @@ class IndexWriter:
     def before_walk(self, state: "array[int]") -> None:
         """Tell a walk over batches (records/batch_walk.py) what the entries that it makes follow."""
         segment = self._segment
-        state[batch_walk.BYTES_SINCE_ENTRY] = self._bytes_since_last_entry
+        state[batch_walk.BYTES_SINCE_ENTRY] = segment.bytes_since_entry
         state[batch_walk.LARGEST_TIMESTAMP], state[batch_walk.LARGEST_OFFSET] = segment.largest
         state[batch_walk.TIME_INDEX_TIMESTAMP], state[batch_walk.TIME_INDEX_OFFSET] = segment.time_index.last
         state[batch_walk.OFFSET_INDEX_OFFSET] = segment.offset_index.last_offset
-        state[batch_walk.ROOM] = 0 if self.is_full else self._room
+        state[batch_walk.ROOM] = 0 if segment.is_index_full else self._room
 
     def after_walk(self, state: "array[int]", offset_entries: bytearray, time_entries: bytearray) -> None:
         """Take in the entries that a walk made."""
@@ -413,15 +429,15 @@ class IndexWriter:
         )
         segment.time_index.extend(time_entries[: 12 * state[batch_walk.TIME_ENTRIES]], last)
         segment.largest = largest
-        self._bytes_since_last_entry = state[batch_walk.BYTES_SINCE_ENTRY]
-        if not self.is_full:
+        segment.bytes_since_entry = state[batch_walk.BYTES_SINCE_ENTRY]
+        if not segment.is_index_full:
             self._room = state[batch_walk.ROOM]
             if self._room <= 0:
                 self._measure_room()
 
     def restart(self) -> None:
         """Count from here on, after batches were cut off."""
-        self._bytes_since_last_entry = 0
+        self._segment.bytes_since_entry = 0
         self._measure_room()
 
 
@@ -432,6 +448,7 @@ class ActiveSegment:
         self.segment = segment
         self.index_writer = IndexWriter(segment, index_interval_bytes)
         self._file = options.files.open(segment.path, writable=True)
+        self.write_at = self._file.write_at
         segment.pin(self._file)
         self.offset_max = segment.base_offset + RELATIVE_OFFSET_MAX
         # The timestamp of the first batch, which rolling by time counts from; read when first needed after a reopen.
@@ -457,18 +474,19 @@ class ActiveSegment:
         start = position = segment.size
         largest = segment.largest
         try:
-            self._file.write_at(data, start)
+            self.write_at(data, start)
             for batch in batches:
                 position = self.index_writer.add(batch, position)
         except BaseException:
             segment.largest = largest
-            self._undo(start, batches[0].base_offset)
+            self.undo(start, batches[0].base_offset)
             raise
         if start == 0:
             self._rolling_based_timestamp = batches[0].max_timestamp
         segment.size = position
 
-    def _undo(self, position: int, first_offset: int) -> None:
+    def undo(self, position: int, first_offset: int) -> None:
+        """Cut off what an append that failed has written, and its entries in the indexes."""
         self._file.truncate(position)
         self.segment.offset_index.truncate_to(first_offset)
         self.segment.time_index.truncate_to(first_offset)
@@ -528,7 +546,7 @@ class ActiveSegment:
     def release(self) -> None:
         """Let go of the file: nothing is appended any more, and whoever reads it now keeps it."""
         self.segment.unpin()
-        del self._file
+        del self._file, self.write_at
 
     def sync(self) -> None:
         """Return when the appended bytes are on the disk. Indexes wait: after a crash they are made anew."""

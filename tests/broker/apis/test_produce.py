@@ -1,15 +1,18 @@
 """Produce: every version, every answer, and that the short way and the long way do the same."""
 
+import errno
 from collections.abc import Callable
+from pathlib import Path
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from barnabas.broker import produce_frame
 from barnabas.broker.apis.produce import _AnswerTemplate
+from barnabas.broker.partition import ROOM_FOR_NONE
 from barnabas.client.connection import Connection, ConnectionFailedError
 from barnabas.embedded import Broker
-from barnabas.records import produce_frame
 from barnabas.records.codecs import Codec
 from barnabas.storage.log_types import LogAppendInfo
 from barnabas.wire.apis import APIS, request_decoder, request_encoder, response_encoder
@@ -23,7 +26,18 @@ from barnabas.wire.messages.produce import (
     TopicProduceData,
     TopicProduceResponse,
 )
-from tests.broker.asking import connected, fetch, offsets_of, produce, produce_request, records_of
+from barnabas.wire.messages.topics import DeleteTopicsRequest
+from tests.broker.asking import (
+    connected,
+    create_topic,
+    fetch,
+    fetch_request,
+    offsets_of,
+    produce,
+    produce_request,
+    records_of,
+)
+from tests.broker.turning import on_loop, until_on_loop
 from tests.records.message_sets import build_message_set
 from tests.storage.builders import batch_of, sent_by
 
@@ -40,11 +54,11 @@ def test_every_version_appends_and_answers_its_offsets(
     connection: Connection, broker: Broker, topic: Topic, version: int
 ) -> None:
     name = topic()
-    for round_number in range(3):  # The first goes the long way, the others the short one.
+    for round_number in range(5):  # The first go the long way, and then shorter ones.
         answer = produce(connection, name, batch_of(5, timestamp=now(broker)), version=version)
         assert (answer.error_code, answer.base_offset) == (ErrorCode.NONE, 5 * round_number)
         assert answer.log_append_time_ms == -1
-    assert offsets_of(fetch(connection, name, 0)) == list(range(15))
+    assert offsets_of(fetch(connection, name, 0)) == list(range(25))
 
 
 def test_a_refusal_is_no_failure_and_is_counted_by_its_code(
@@ -269,6 +283,7 @@ def test_the_short_way_reads_what_the_codec_reads(case: tuple[int, RequestHeader
     found = produce_frame.read_produce(memoryview(frame_of(version, header, request)))
     is_usual = (
         version >= 3
+        and (header.client_id or "").isascii()
         and [len(topic.partition_data) for topic in request.topic_data] == [1]
         and len(request.topic_data[0].partition_data[0].records or b"") >= 61
         and (version >= 13 or 0 < len(request.topic_data[0].name) <= (126 if version >= 9 else 200))
@@ -318,3 +333,194 @@ def test_the_short_way_answers_what_the_codec_answers(
     body = response_encoder(PRODUCE, version)(ProduceResponse(responses=[named]))
     expected = b"".join(response_frame(PRODUCE, version, correlation_id, body))
     assert _AnswerTemplate(topic, version).fill(correlation_id, index, info) == expected
+
+
+# The plain way: many requests at once, from the receive buffer to their logs.
+
+
+def wired(
+    name: str, index: int, batch: bytes | bytearray, *, version: int = 9, acks: int = -1, number: int = 0
+) -> bytes:
+    topics = [TopicProduceData(name=name, partition_data=[PartitionProduceData(index=index, records=bytes(batch))])]
+    body = ProduceRequest(acks=acks, timeout_ms=1000, topic_data=topics)
+    header = RequestHeader(0, version, number, "client")
+    return b"".join(bytes(part) for part in request_frame(PRODUCE, header, request_encoder(PRODUCE, version)(body)))
+
+
+def taken(broker: Broker, data: bytes, frame_bytes_max: int = 1 << 20) -> tuple[int, int, bytes]:
+    """Let a broker take what it takes of a receive buffer that has more behind these bytes, which do not count yet."""
+    view = memoryview(bytearray(b"garbage" + data + b"\0" * 100))
+    place = (7, 7 + len(data), frame_bytes_max)
+    start, count, answers = on_loop(broker, lambda: broker.server.channel.take_plain(view, *place))
+    return start - 7, count, answers
+
+
+def answered(name: str, index: int, number: int, base_offset: int, version: int = 9) -> bytes:
+    part = PartitionProduceResponse(index=index, base_offset=base_offset, log_append_time_ms=-1, log_start_offset=0)
+    topic = TopicProduceResponse(name=name, partition_responses=[part])
+    body = response_encoder(PRODUCE, version)(ProduceResponse(responses=[topic]))
+    return b"".join(bytes(part) for part in response_frame(PRODUCE, version, number, body))
+
+
+@pytest.fixture
+def begun(connection: Connection, broker: Broker, topic: Topic) -> str:
+    """A topic of two partitions with two records in each, after which it knows when to roll."""
+    name = topic(partitions=2)
+    for _ in range(2):
+        for index in range(2):
+            assert produce(connection, name, batch_of(timestamp=now(broker)), index).error_code == ErrorCode.NONE
+    return name
+
+
+@pytest.mark.parametrize("version", range(3, 13))
+def test_plain_requests_are_taken_together_and_answered_as_the_codec_would(
+    broker: Broker, begun: str, version: int
+) -> None:
+    stats = broker.server.services.replica_manager.topic_stats.topic(begun)
+    before = (stats.total_produce_requests, stats.messages_in, stats.bytes_in)
+    batch = batch_of(3, timestamp=now(broker))
+    frames = [wired(begun, index, batch, version=version, number=70 + index) for index in (0, 1, 0)]
+    start, count, answers = taken(broker, b"".join(frames))
+    assert (start, count) == (sum(map(len, frames)), 3)
+    expected = [(0, 70, 2), (1, 71, 2), (0, 70, 5)]
+    assert answers == b"".join(answered(begun, *one, version=version) for one in expected)
+    after = (stats.total_produce_requests, stats.messages_in, stats.bytes_in)
+    assert after == (before[0] + 3, before[1] + 9, before[2] + 3 * len(batch))
+
+
+def test_what_is_not_plain_ends_the_taking_with_what_was_before_it(broker: Broker, begun: str) -> None:
+    plain = wired(begun, 0, batch_of(timestamp=now(broker)))
+    others = [
+        wired(begun, 0, sent_by(1, 0, timestamp=now(broker))),
+        wired(begun, 0, batch_of(timestamp=now(broker), codec=Codec.GZIP)),
+        wired(begun, 7, batch_of(timestamp=now(broker))),
+        wired("nowhere", 0, batch_of(timestamp=now(broker))),
+        wired("__consumer_offsets", 0, batch_of(timestamp=now(broker))),
+        wired(begun, 0, batch_of(timestamp=now(broker)), acks=2),
+        b"\xff" * 100,
+        (80).to_bytes(4, "big") + b"\0" * 80,
+        (10).to_bytes(4, "big") + b"\0" * 80,
+    ]
+    for other in others:
+        start, count, answers = taken(broker, plain + other + plain)
+        assert (start, count, len(answers)) == (len(plain), 1, len(answered(begun, 0, 0, 0)))
+
+
+def test_a_frame_that_is_not_all_there_waits(broker: Broker, begun: str) -> None:
+    frame = wired(begun, 0, batch_of(timestamp=now(broker)))
+    for size in (0, 3, 4, 60, len(frame) - 1):
+        assert taken(broker, frame[:size]) == (0, 0, b"")
+        assert taken(broker, frame + frame[:size])[:2] == (len(frame), 1)
+
+
+def test_a_frame_that_is_too_large_and_one_too_many_are_left(broker: Broker, begun: str) -> None:
+    frame = wired(begun, 0, batch_of(timestamp=now(broker)))
+    assert taken(broker, frame, len(frame) - 5) == (0, 0, b"")
+    assert taken(broker, frame, len(frame) - 4)[1] == 1
+    assert taken(broker, frame * 100)[:2] == (len(frame) * produce_frame.FRAMES_MAX, produce_frame.FRAMES_MAX)
+
+
+def test_acks_0_is_taken_without_an_answer(connection: Connection, broker: Broker, begun: str) -> None:
+    frame = wired(begun, 0, batch_of(timestamp=now(broker)), acks=0)
+    assert taken(broker, frame * 3) == (3 * len(frame), 3, b"")
+    assert offsets_of(fetch(connection, begun, 0)) == list(range(5))
+
+
+def test_a_full_disk_a_lost_leader_and_faults_are_left_to_the_long_way(broker: Broker, begun: str) -> None:
+    frame = wired(begun, 0, batch_of(timestamp=now(broker)))
+    partition = broker.server.services.replica_manager.partitions[begun, 0]
+    for name, value in (("room", ROOM_FOR_NONE), ("is_leader", False), ("in_sync_replicas", (0, 1))):
+        before = getattr(partition, name)
+        setattr(partition, name, value)
+        assert taken(broker, frame)[1] == 0
+        setattr(partition, name, before)
+        assert taken(broker, frame)[1] == 1
+    broker.faults.error("Produce", ErrorCode.NOT_LEADER_OR_FOLLOWER)
+    assert taken(broker, frame)[1] == 0
+    broker.faults.clear()
+    assert taken(broker, frame)[1] == 1
+
+
+def test_a_topic_that_is_deleted_and_made_again_is_another_one(
+    connection: Connection, broker: Broker, begun: str
+) -> None:
+    frame = wired(begun, 0, batch_of(timestamp=now(broker)))
+    assert taken(broker, frame)[1] == 1
+    connection.request(DeleteTopicsRequest(topic_names=[begun]), 5)
+    assert taken(broker, frame) == (0, 0, b"")
+    create_topic(connection, begun)
+    for _ in range(2):
+        produce(connection, begun, batch_of(timestamp=now(broker)))
+    assert taken(broker, frame)[2] == answered(begun, 0, 0, 2)
+
+
+def test_a_fetch_that_waits_hears_of_it(connection: Connection, broker: Broker, begun: str) -> None:
+    frame = wired(begun, 0, batch_of(timestamp=now(broker)))
+    with connected(broker) as waiting:
+        waiting.send(fetch_request(begun, {0: 2}, max_wait_ms=60_000), 12)
+        until_on_loop(broker, lambda: broker.server.services.replica_manager.delayed_fetch.size)
+        assert taken(broker, frame)[1] == 1
+        assert waiting.receive().responses[0].partitions[0].records
+
+
+class Failing:
+    """Stands before the writes of a log, and fails once."""
+
+    def __init__(self, broker: Broker, name: str, error: BaseException) -> None:
+        self.active = broker.server.services.replica_manager.partitions[name, 0].log.active
+        self.write, self.error, self.tried = self.active.write_at, error, 0
+        self.active.write_at = self  # type: ignore[assignment]
+
+    def __call__(self, data: memoryview, position: int) -> None:
+        self.tried += 1
+        self.active.write_at = self.write
+        raise self.error
+
+
+def test_a_disk_that_fails_once_is_offline_and_nothing_is_tried_again(tmp_path: Path) -> None:
+    with Broker(in_process=True, data=f"{tmp_path}/a,{tmp_path}/b") as broker, connected(broker) as connection:
+        create_topic(connection, "orders", 2)
+        for _ in range(3):
+            produce(connection, "orders", batch_of(timestamp=now(broker)))
+        failing = Failing(broker, "orders", OSError(errno.EIO, "Input/output error"))
+        batch = batch_of(timestamp=now(broker))
+        assert produce(connection, "orders", batch).error_code == ErrorCode.KAFKA_STORAGE_ERROR
+        assert failing.tried == 1
+        assert ("orders", 0) not in broker.server.services.replica_manager.partitions
+
+
+def test_a_bug_in_the_middle_of_many_requests_loses_no_answer_and_appends_nothing_twice(
+    connection: Connection, broker: Broker, begun: str
+) -> None:
+    frame = wired(begun, 0, batch_of(timestamp=now(broker)))
+    failing = Failing(broker, begun, MemoryError("for a moment"))
+    assert taken(broker, frame * 3) == (0, 0, b"")
+    assert failing.tried == 1
+    assert taken(broker, frame * 3)[1] == 3
+    assert offsets_of(fetch(connection, begun, 0)) == list(range(5))
+
+
+def test_an_id_that_spells_the_name_of_a_topic_is_not_that_topic(connection: Connection, broker: Broker) -> None:
+    create_topic(connection, "sixteen-chars-ok")
+    request = ProduceRequest(
+        acks=-1,
+        timeout_ms=1000,
+        topic_data=[
+            TopicProduceData(
+                topic_id=b"sixteen-chars-ok",
+                partition_data=[PartitionProduceData(index=0, records=bytes(batch_of(timestamp=now(broker))))],
+            )
+        ],
+    )
+    for _ in range(4):
+        answer = connection.request(request, 13)
+        assert answer.responses[0].partition_responses[0].error_code == ErrorCode.UNKNOWN_TOPIC_ID
+
+
+def test_a_client_id_that_is_not_text_ends_the_connection(broker: Broker, begun: str) -> None:
+    frame = bytearray(wired(begun, 0, batch_of(timestamp=now(broker))))
+    place = frame.index(b"client")
+    frame[place] = 0xFF
+    assert taken(broker, bytes(frame)) == (0, 0, b"")
+    frame[place : place + 2] = "\u00e9".encode()
+    assert taken(broker, bytes(frame)) == (0, 0, b"")

@@ -19,7 +19,7 @@ class Sealed:
     timestamp: int = 0
     size: int = 100
 
-    def largest_timestamp(self) -> int:
+    def newest_ms(self) -> int:
         return self.timestamp + 5
 
     def first_timestamp(self) -> int:

@@ -18,12 +18,13 @@ from collections.abc import Collection
 from struct import Struct
 from typing import Any
 
+from barnabas.broker import produce_frame
 from barnabas.broker.internal_topics import INTERNAL_TOPICS
 from barnabas.broker.partition import Partition
+from barnabas.broker.produce_frame import PlainProduce, PlainTarget
 from barnabas.broker.request_channel import Outcome, Request
 from barnabas.broker.services import Services
 from barnabas.model import NO_OFFSET
-from barnabas.records import produce_frame
 from barnabas.records.batch import (
     CODEC_MASK,
     HEADER_SIZE,
@@ -158,10 +159,18 @@ class _AnswerTemplate:
         frame = b"".join(response_frame(api, version, 0, [body]))
         # These fields follow each other in all versions, and every bit of them is set.
         self._hole = _HOLE_WITH_START if version >= LOG_START_OFFSET_VERSION else _HOLE
+        self._offsets = 3 if version >= LOG_START_OFFSET_VERSION else 2
         start = frame.index(b"\xff" * self._hole.size)
+        self._frame, self._start = frame, start
         self._size = frame[:4]
         self._before = frame[8:start]
         self._after = frame[start + self._hole.size :]
+
+    def target(self, partition: Partition) -> PlainTarget:
+        """Return a partition with the answer to its plain requests."""
+        frame = bytearray(self._frame)
+        self._hole.pack_into(frame, self._start, partition.topic_partition.partition, 0, *[NO_OFFSET] * self._offsets)
+        return PlainTarget(partition, bytes(frame), self._start + 6, self._hole is _HOLE_WITH_START)
 
     def fill(self, correlation_id: int, index: int, info: LogAppendInfo) -> bytes:
         """Return the answer to one request."""
@@ -182,7 +191,8 @@ class ProduceShortcut:
 
     def __init__(self, broker: Services) -> None:
         self._broker = broker
-        self._manager = broker.replica_manager
+        manager = self._manager = broker.replica_manager
+        self.plain = PlainProduce(self._plain_target, manager.on_change, manager.delayed_fetch, manager.delayed_produce)
         # By what stands on the wire. Both are forgotten whenever a topic changes.
         self._partitions: dict[tuple[bytes, int, bool], Partition] = {}
         self._answers: dict[tuple[bytes, int], _AnswerTemplate] = {}
@@ -191,6 +201,7 @@ class ProduceShortcut:
     def _forget(self, _: Collection[str]) -> None:
         self._partitions.clear()
         self._answers.clear()
+        self.plain.forget()
 
     def __call__(self, frame: memoryview) -> bytes | None:
         """Return the answer, which for acks=0 has no bytes, or None for a request that has to go the long way."""
@@ -224,12 +235,22 @@ class ProduceShortcut:
 
     def _learn(self, version: int, topic: bytes, index: int) -> None:
         """Remember a partition, if it is one that is written to without further questions, and go the long way."""
+        partition = self._find(version, topic, index)
+        if partition is not None:
+            self._partitions[topic, index, version >= TOPIC_ID_VERSION] = partition
+
+    def _plain_target(self, version: int, topic: bytes, index: int) -> PlainTarget | None:
+        partition = self._find(version, topic, index)
+        return None if partition is None else _AnswerTemplate(topic, version).target(partition)
+
+    def _find(self, version: int, topic: bytes, index: int) -> Partition | None:
+        # Authorisation has its place here as well: requests of a client that may not write must never be taken shortly.
         by_id = version >= TOPIC_ID_VERSION
         image = self._broker.cache.topics_by_id.get(topic) if by_id else None
+        if by_id and image is None:
+            return None
         name = image.name if image is not None else topic.decode(errors="replace")
-        partition = self._manager.partitions.get((name, index))
-        if partition is not None and name not in INTERNAL_TOPICS:
-            self._partitions[topic, index, by_id] = partition
+        return self._manager.partitions.get((name, index)) if name not in INTERNAL_TOPICS else None
 
 
 def _topic_name(broker: Services, request: Request, topic: TopicProduceData) -> str | ApiError:

@@ -25,7 +25,7 @@ class Segment(Protocol):
     base_offset: int
     size: int
 
-    def largest_timestamp(self) -> int:
+    def newest_ms(self) -> int:
         """Return the newest timestamp."""
         ...
 
@@ -105,7 +105,7 @@ def _cleanable_segments(view: LogView, now_ms: int) -> tuple[int, str]:
             return count, f"from offset {segment.base_offset} on transactions are open or records are not replicated"
         if end_offset > view.recovery_point:
             return count, f"from offset {segment.base_offset} on the log is not flushed yet"
-        if lag_ms and segment.largest_timestamp() > now_ms - lag_ms:
+        if lag_ms and segment.newest_ms() > now_ms - lag_ms:
             return count, f"from offset {segment.base_offset} on records are younger than min.compaction.lag.ms"
     return len(
         view.segments

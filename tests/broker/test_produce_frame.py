@@ -1,34 +1,22 @@
 """What is found in a produce request's frame; tests/broker/apis/test_produce.py compares it with the codec."""
 
-import importlib.util
 import os
-from pathlib import Path
 from types import ModuleType
 
 import pytest
 
-from barnabas.records import produce_frame
+from barnabas.broker import produce_frame
 from barnabas.records.codecs import Codec
 from barnabas.wire.apis import APIS, request_encoder
 from barnabas.wire.frames import RequestHeader, request_frame
 from barnabas.wire.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
+from tests.records.conftest import load_fallback
 from tests.storage.builders import batch_of
 
 RECORDS = bytes(batch_of(3))
 
 
-def interpreted() -> ModuleType:
-    """The same module from its source, whether or not it is compiled."""
-    path = Path(produce_frame.__file__).with_name("produce_frame.py")
-    spec = importlib.util.spec_from_file_location("interpreted_produce_frame", path)
-    assert spec is not None
-    assert spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
-
-
-MODULES = [produce_frame, interpreted()]
+MODULES = [produce_frame, load_fallback("produce_frame", "broker")]
 
 
 def frame(version: int, records: bytes = RECORDS, **fields: object) -> bytes:

@@ -1,0 +1,226 @@
+# cython: language_level=3, boundscheck=False, wraparound=False, initializedcheck=False, cdivision=True
+"""The end of a log, which every append moves, and the append of a plain batch; compiled as the kernel is.
+
+    segments ... [ active segment            size | next batch ]     SegmentEnd: size, newest timestamp, index distance
+                                                ^ end offset         LogEnd: end offset, high watermark, limits
+
+`Log` and `LogSegment` are made of these two, so that everybody sees what an append has changed. Numbers of a compiled
+class cost nothing to change, which the attributes of a Python object do: this is what most requests come by.
+
+A plain batch is what almost every producer sends to almost every topic: one batch of magic 2, uncompressed, without a
+producer id, for a topic that takes batches as they come and acknowledges them when they are in the log.
+
+Rule 1: `append_plain` does what `Log.append_as_leader` does, and tests compare the two; what is not plain, or is to be
+refused, or needs a roll, it leaves to that one and answers -1. Nothing is changed then but the offset and the epoch
+inside of the bytes, which the long way stamps again.
+Rule 2: compiled or not, every input gives the same answer: no number here leaves 64 bits.
+"""
+
+from __future__ import annotations
+
+import crc32c
+
+from barnabas.model import NO_OFFSET, NO_TIMESTAMP, LogOffsetMetadata
+from barnabas.records import kernel
+
+try:
+    import cython
+except ImportError:
+    from barnabas.records import cython_shim as cython
+
+COMPILED = cython.compiled
+
+DISTANCE_MAX = 1 << 61
+"""Timestamps and their distances are plain below this: sums of two stay inside 64 bits."""
+
+_FAR = cython.declare(cython.longlong, DISTANCE_MAX)
+_crc32c = crc32c.crc32c
+_read_plain_batch = kernel.read_plain_batch
+
+
+@cython.cclass
+class SegmentEnd:
+    """What an append changes of the segment that it goes to."""
+
+    base_offset = cython.declare(cython.longlong, visibility="public")
+    size = cython.declare(cython.longlong, visibility="public")
+    largest_timestamp = cython.declare(cython.longlong, visibility="public")
+    largest_offset = cython.declare(cython.longlong, visibility="public")
+    bytes_since_entry = cython.declare(cython.longlong, visibility="public")
+    is_index_full = cython.declare(cython.bint, visibility="public")
+
+    def __init__(self, base_offset: cython.longlong) -> None:
+        self.base_offset = base_offset
+        self.size = 0
+        self.largest_timestamp = NO_TIMESTAMP
+        self.largest_offset = base_offset
+        # Since the last entry of the indexes.
+        self.bytes_since_entry = 0
+        # Whether one of the indexes has no room for another entry, so that the segment has to be rolled.
+        self.is_index_full = False
+
+
+@cython.cclass
+class LogEnd:
+    """What an append changes of a log, and what decides whether it is a plain one."""
+
+    end_offset = cython.declare(cython.longlong, visibility="public")
+    log_start_offset = cython.declare(cython.longlong, visibility="public")
+    is_closed = cython.declare(cython.bint, visibility="public")
+    is_touched = cython.declare(cython.bint, visibility="public")
+    producers = cython.declare(object, visibility="public")
+    leader_epochs = cython.declare(object, visibility="public")
+    active = cython.declare(object, visibility="public")
+    active_end = cython.declare(SegmentEnd, visibility="public")
+    takes_plain = cython.declare(cython.bint, visibility="public")
+    refuses_keyless = cython.declare(cython.bint, visibility="public")
+    batch_bytes_max = cython.declare(cython.longlong, visibility="public")
+    segment_bytes = cython.declare(cython.longlong, visibility="public")
+    interval_bytes = cython.declare(cython.longlong, visibility="public")
+    offset_max = cython.declare(cython.longlong, visibility="public")
+    roll_after = cython.declare(cython.longlong, visibility="public")
+    before_max_ms = cython.declare(cython.longlong, visibility="public")
+    after_max_ms = cython.declare(cython.longlong, visibility="public")
+    _watermark_offset = cython.declare(cython.longlong)
+    _watermark_base_offset = cython.declare(cython.longlong)
+    _watermark_position = cython.declare(cython.longlong)
+
+    @property
+    def log_end(self) -> LogOffsetMetadata:
+        """The offset that the next record gets, and where it will lie."""
+        segment: SegmentEnd = self.active_end
+        return tuple.__new__(LogOffsetMetadata, (self.end_offset, segment.base_offset, segment.size))
+
+    @property
+    def high_watermark(self) -> LogOffsetMetadata:
+        """The offset up to which consumers may read, and where it lies."""
+        place = (self._watermark_offset, self._watermark_base_offset, self._watermark_position)
+        return tuple.__new__(LogOffsetMetadata, place)
+
+    @high_watermark.setter
+    def high_watermark(self, place: LogOffsetMetadata) -> None:
+        self._watermark_offset, self._watermark_base_offset, self._watermark_position = place
+
+    @property
+    def high_watermark_offset(self) -> int:
+        """The offset up to which consumers may read."""
+        return self._watermark_offset
+
+    @cython.cfunc
+    def _watermark_to_end(self) -> None:
+        segment: SegmentEnd = self.active_end
+        self._watermark_offset = self.end_offset
+        self._watermark_base_offset = segment.base_offset
+        self._watermark_position = segment.size
+
+    def watermark_to_end(self) -> None:
+        """Move the high watermark to the log end."""
+        self._watermark_to_end()
+
+    def append_plain(
+        self,
+        data: object,
+        start: cython.longlong,
+        end: cython.longlong,
+        leader_epoch: cython.longlong,
+        now_ms: cython.longlong,
+    ) -> int:
+        """Append the batch in `data[start:end]`, whose length is right, and return its first offset.
+
+        -1 is for every batch that has to go the long way. The high watermark moves along. Raises OSError from the disk,
+        with the segment as it was.
+        """
+        segment: SegmentEnd = self.active_end
+        position: cython.longlong = segment.size
+        size: cython.longlong = end - start
+        first_offset: cython.longlong = self.end_offset
+        last_offset: cython.longlong
+        oldest: cython.longlong
+        newest: cython.longlong
+        keyless: cython.longlong
+        base_timestamp: cython.longlong
+        # The first batch of a segment decides when it is rolled, which the long way keeps.
+        if not self.takes_plain or self.is_closed or segment.is_index_full or not position:
+            return NO_OFFSET
+        if size > self.batch_bytes_max or position + size > self.segment_bytes:
+            return NO_OFFSET
+        # The first byte of a producer id has the sign of it; and a watermark that ends a transaction is seen to there.
+        if data[start + 43] < 0x80 or leader_epoch > self.leader_epochs.latest or self.producers.unreplicated:
+            return NO_OFFSET
+        checked = _read_plain_batch(data, start, first_offset, leader_epoch)
+        if checked is None:
+            return NO_OFFSET
+        header, oldest, newest, keyless = checked
+        base_timestamp = header[7]
+        if header[1] + 12 != size or header[6] > self.offset_max - first_offset or (keyless and self.refuses_keyless):
+            return NO_OFFSET
+        last_offset = first_offset + header[6]
+        if base_timestamp < 0 or base_timestamp > _FAR or oldest < -_FAR or newest > _FAR or newest < -_FAR:
+            return NO_OFFSET
+        oldest += base_timestamp
+        newest += base_timestamp
+        if newest != header[8] or newest > self.roll_after or newest - now_ms > self.after_max_ms:
+            return NO_OFFSET
+        if oldest < 0 or now_ms - oldest > self.before_max_ms:
+            return NO_OFFSET
+        if _crc32c(data[start + 21 : end]) != header[4]:
+            return NO_OFFSET
+        self._write(data[start:end], first_offset, last_offset, newest)
+        self.end_offset = last_offset + 1
+        self.is_touched = True
+        self._watermark_to_end()
+        return first_offset
+
+    def append_sealed(
+        self,
+        batch: object,
+        last_offset_delta: cython.longlong,
+        timestamp: cython.longlong,
+        leader_epoch: cython.longlong,
+    ) -> int:
+        """Append a batch of this broker, sealed with the end offset and without a producer; return its first offset.
+
+        -1 is for one that has to go the long way. The high watermark stays where it is. Raises as `append_plain` does.
+        """
+        segment: SegmentEnd = self.active_end
+        size: cython.longlong = len(batch)
+        first_offset: cython.longlong = self.end_offset
+        last_offset: cython.longlong
+        if not self.takes_plain or self.is_closed or segment.is_index_full or not segment.size:
+            return NO_OFFSET
+        if timestamp > self.roll_after:
+            return NO_OFFSET
+        if segment.size + size > self.segment_bytes or last_offset_delta > self.offset_max - first_offset:
+            return NO_OFFSET
+        if leader_epoch > self.leader_epochs.latest:
+            return NO_OFFSET
+        last_offset = first_offset + last_offset_delta
+        self._write(batch, first_offset, last_offset, timestamp)
+        self.end_offset = last_offset + 1
+        self.is_touched = True
+        return first_offset
+
+    @cython.cfunc
+    def _write(
+        self, batch: object, first_offset: cython.longlong, last_offset: cython.longlong, newest: cython.longlong
+    ) -> object:
+        """Write a batch behind the last one, and add it to the indexes where an entry is due."""
+        segment: SegmentEnd = self.active_end
+        position: cython.longlong = segment.size
+        largest_timestamp: cython.longlong = segment.largest_timestamp
+        largest_offset: cython.longlong = segment.largest_offset
+        try:
+            self.active.write_at(batch, position)
+            if newest > largest_timestamp:
+                segment.largest_timestamp = newest
+                segment.largest_offset = last_offset
+            if segment.bytes_since_entry > self.interval_bytes:
+                self.active.index_writer.add_entry(last_offset, position)
+        except BaseException:
+            segment.largest_timestamp = largest_timestamp
+            segment.largest_offset = largest_offset
+            self.active.undo(position, first_offset)
+            raise
+        segment.bytes_since_entry += len(batch)
+        segment.size = position + len(batch)
+        return None
