@@ -12,6 +12,7 @@ from barnabas.client.admin import NewTopic, create_topics
 from barnabas.client.client import Client
 from barnabas.client.offsets import LATEST, IsolationLevel, offsets_at
 from barnabas.model import TopicPartition
+from tests.broker.turning import until
 from tests.cli.conftest import Run
 from tests.client.brokers import topic_name
 from tests.client.open_transactions import DEADLINE_SECONDS, open_transaction
@@ -128,6 +129,8 @@ def test_a_terminal_gets_tables(run: Run, bootstrap_servers: str, topic: str, mo
     listed = run("list")[1].splitlines()
     assert listed[0].split() == ["TRANSACTIONAL_ID", "PRODUCER", "STATE", "COORDINATOR"]
     assert name in [line.split()[0] for line in listed]
+    # It is committed for its client before its markers are written, and only then has it no time of its start.
+    until(lambda: "CompleteCommit" in run("describe", name)[1])
     heading, row = run("describe", name)[1].splitlines()
     assert heading.split()[:6] == ["TRANSACTIONAL_ID", "STATE", "PRODUCER", "EPOCH", "TIME-OUT", "STARTED"]
     assert row.split()[5:7] == ["-", "-"]

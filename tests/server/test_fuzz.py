@@ -26,6 +26,7 @@ from barnabas.wire.messages.configs import (
     IncrementalAlterConfigsRequest,
 )
 from barnabas.wire.messages.metadata import MetadataRequest
+from barnabas.wire.messages.topics import CreatableTopic, CreateTopicsRequest
 from tests.broker.asking import connected, create_topic
 from tests.broker.turning import on_loop
 from tests.server.random_requests import TOPIC, Case, RequestMaker, all_versions, mutated_cases
@@ -66,11 +67,16 @@ def in_process() -> Iterator[Broker]:
 
 
 def maker_for(broker: Broker, seed: int) -> RequestMaker:
-    """A maker that knows a topic of the broker; a request before may have deleted it."""
+    """A maker that knows a topic of the broker; a request before may have deleted it, or be about to create it."""
+    wanted = CreatableTopic(name=TOPIC, num_partitions=2, replication_factor=1)
     with connected(broker) as connection:
-        metadata = connection.request(MetadataRequest(topics=None), 12)
-        ids = [topic.topic_id for topic in metadata.topics if topic.name == TOPIC]
-        return RequestMaker(seed, (ids[0] if ids else create_topic(connection, TOPIC, 2),))
+        for _ in range(100):
+            metadata = connection.request(MetadataRequest(topics=None), 12)
+            ids = [topic.topic_id for topic in metadata.topics if topic.name == TOPIC]
+            if ids:
+                return RequestMaker(seed, (ids[0],))
+            connection.request(CreateTopicsRequest(topics=[wanted]))
+    raise AssertionError(f"{TOPIC} is deleted again and again")
 
 
 def end_sending(connection: socket.socket) -> None:
