@@ -1,6 +1,6 @@
 """One long run: a broker that compacts, deletes and is restarted under load, measured every second, and checked.
 
-    start --> clients and nemesis --> clients alone, in one long life --> one more kill --> read all --> stop, verify
+    start --> clients and nemesis --> kill --> clients alone, in one long life --> kill --> read all --> stop, verify
 
 Rule 1: the first part has the faults. In the second nobody does harm, so that one life is long enough to be judged.
 Rule 2: everything that is chosen is chosen by the seed.
@@ -126,6 +126,7 @@ def run_care(seed: int, seconds: float, folder: Path) -> CareResult:
         threads = [start_client(world, name, guarded(care, run)) for name, run in CLIENTS]
         try:
             nemesis.run(history.now() + seconds * SHARE_WITH_FAULTS)
+            nemesis.do("kill")  # A short run may have had pauses only, and the long life is to begin with a recovery.
             SystemClock().sleep(seconds * (1 - SHARE_WITH_FAULTS))
         finally:
             samples = sampler.stop()

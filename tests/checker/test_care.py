@@ -32,7 +32,7 @@ def test_a_short_long_run_finds_nothing(tmp_path: Path) -> None:
     assert result.faults, said
     for what in ("passes over cleaned records", "starts moved by retention", "DeleteRecords", "topics"):
         assert result.counts[what] > 0, said
-    assert len(result.samples) > 5, said
+    assert max(sample.life for sample in result.samples) > 0, said
     text = result.page.read_text(encoding="utf-8")
     assert text.count("<svg") == len(SERIES)
     assert "http" not in text

@@ -77,10 +77,10 @@ def test_sixteen_producers_share_fsyncs(tmp_path: Path) -> None:
             answers = list(pool.map(lambda connection: produce(connection, TOPIC, batch_of(1)), connections))
             produce(connections[0], TOPIC, batch_of(1))  # The trace may end before the last answer is in it.
         words = words_of(trace.calls())
+    words = words[: len(words) - 1 - words[::-1].index("written")]  # Without that one, which came after all answers.
     assert sorted(answer.base_offset for answer in answers) == list(range(PRODUCERS))
-    assert words.count("written") == PRODUCERS + 1
-    assert words.count("answered") >= PRODUCERS
-    assert words.count("synced") <= PRODUCERS // 4 + 1
+    assert words.count("written") == words.count("answered") == PRODUCERS
+    assert words.count("synced") <= PRODUCERS // 4
     assert words.index("synced") < words.index("answered")
 
 
