@@ -26,6 +26,12 @@ class OddFile(OsFile):
         """Find nothing in memory, if the disk is cold."""
         return 0 if self.disk.is_cold else super().read_cached(buffer, position)
 
+    def send_cached(self, socket: int, size: int, position: int) -> int:
+        """Fail, if the disk does."""
+        if self.disk.fails and not self.disk.is_cold:
+            raise OSError(5, "the disk is gone")
+        return super().send_cached(socket, size, position)
+
     def read_into(self, buffer: memoryview, position: int) -> int:
         """Wait for the disk."""
         self.disk.waits += 1

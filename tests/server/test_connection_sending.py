@@ -13,6 +13,7 @@ import pytest
 from barnabas.embedded import Broker
 from barnabas.model import TopicPartition
 from barnabas.records.builder import build_batch
+from barnabas.records.codecs import Codec
 from barnabas.server.connection import SMALL_BYTES
 from barnabas.wire.errors import ErrorCode
 from barnabas.wire.messages.list_offsets import ListOffsetsPartition, ListOffsetsRequest, ListOffsetsTopic
@@ -303,16 +304,23 @@ def test_pages_that_were_dropped_are_read_again(tmp_path: Path) -> None:
                 assert correlation_ids(connection, 1) == [77]
 
 
-@pytest.mark.parametrize(("trouble", "said"), [("is_cut_off", "cut off while it was sent"), ("fails", "disk is gone")])
+@pytest.mark.parametrize(
+    ("trouble", "is_cold", "said"),
+    [
+        ("is_cut_off", True, "cut off while it was sent"),
+        ("fails", True, "disk is gone"),
+        ("fails", False, "disk is gone"),
+    ],
+)
 def test_a_log_that_can_not_be_read_while_it_is_sent_ends_the_connection(
-    broker: Broker, disk: OddFiles, caplog: pytest.LogCaptureFixture, trouble: str, said: str
+    broker: Broker, disk: OddFiles, caplog: pytest.LogCaptureFixture, trouble: str, is_cold: bool, said: str
 ) -> None:
     fill(broker, "quick", 16)  # More than the system takes off our hands.
     with raw_connection(broker) as connection:
         connection.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 65536)
         connection.sendall(frame_of(fetch_request("quick", {0: 0}, partition_max_bytes=20_000_000), 12, 1))
         receive_exactly(connection, 1000)
-        disk.is_cold = True
+        disk.is_cold = is_cold
         setattr(disk, trouble, True)
         assert is_closed(connection)
     wait_until(lambda: "is closed" in caplog.text, "nothing was logged")
@@ -386,6 +394,34 @@ def test_who_says_that_nothing_more_comes_is_answered_what_came(broker: Broker) 
         assert receive_answer(connection) == b""
 
 
+def test_who_says_so_while_a_large_answer_waits_gets_no_hole_in_it(broker: Broker) -> None:
+    """Requests behind the fetch must not be answered in the middle of its answer."""
+    fill(broker, "quick", 10)
+    fetch = frame_of(fetch_request("quick", {0: 0}, partition_max_bytes=20_000_000), 12, 1)
+    with raw_connection(broker) as connection:
+        connection.sendall(fetch + METADATA * 3)
+        stream = b"".join(
+            struct.pack(">i", len(answer)) + answer for answer in [receive_answer(connection) for _ in range(4)]
+        )
+    with socket.socket() as slow:
+        slow.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 65536)
+        slow.settimeout(30)
+        slow.connect(address_of(broker))
+        slow.sendall(fetch + METADATA * 3)
+        wait_until(lambda: on_loop(broker, lambda: paused_connections(broker)) == 1, "it is all sent")
+        slow.shutdown(socket.SHUT_WR)
+
+        def is_closing() -> bool:
+            return any(one._transport.is_closing() for one in broker.server.sockets._connections)
+
+        wait_until(lambda: on_loop(broker, is_closing), "the end is not noticed")
+        received = b""
+        while data := slow.recv(1 << 20):
+            received += data
+    assert len(received) > SMALL_BYTES
+    assert stream.startswith(received)
+
+
 def test_a_fetch_that_waits_for_nobody_is_given_up(broker: Broker) -> None:
     purgatory = broker.server.services.replica_manager.delayed_fetch
     with raw_connection(broker) as connection:
@@ -451,9 +487,15 @@ def test_little_is_read_behind_a_fetch_that_waits_and_nothing_is_lost(broker: Br
         sending.join()
 
 
+@pytest.mark.parametrize("way", ["long", "short"])
 def test_a_turn_ends_by_the_clock_after_a_request_that_took_long(
-    broker: Broker, monkeypatch: pytest.MonkeyPatch
+    broker: Broker, monkeypatch: pytest.MonkeyPatch, way: str
 ) -> None:
+    compressed = produce_frame("quick", 77, batch=bytes(batch_of(1, timestamp=1, codec=Codec.GZIP)))
+    frame = METADATA if way == "long" else compressed
+    with raw_connection(broker) as connection:
+        connection.sendall(frame * 2)  # After which the short way knows the topic.
+        assert correlation_ids(connection, 2) == [77] * 2
     turns: list[int] = []
     count_turn = broker.server.channel.count_turn
 
@@ -464,7 +506,7 @@ def test_a_turn_ends_by_the_clock_after_a_request_that_took_long(
     monkeypatch.setattr("barnabas.server.connection.TURN_SECONDS", -1.0)
     on_loop(broker, lambda: monkeypatch.setattr(broker.server.channel, "count_turn", note))
     with raw_connection(broker) as connection:
-        connection.sendall(METADATA * 50)
+        connection.sendall(frame * 50)
         assert correlation_ids(connection, 50) == [77] * 50
     # The last answer is there a moment before its turn is counted.
     wait_until(lambda: len(turns) >= 50, "each request to be a turn of its own")

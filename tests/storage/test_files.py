@@ -2,6 +2,7 @@
 
 import errno
 import os
+import socket
 import subprocess
 import sys
 import tempfile
@@ -70,6 +71,37 @@ def test_read_into_says_how_much_there_was(disk: Disk) -> None:
     assert buffer == b"89345."
     assert file.read_into(memoryview(buffer), 10) == 0
     assert file.read_into(memoryview(buffer)[:0], 0) == 0
+
+
+def test_bytes_are_sent_as_far_as_the_socket_takes_them(disk: Disk) -> None:
+    content = os.urandom(3_000_000)
+    file = disk.files.open(put(disk, "a", content))
+    ours, theirs = socket.socketpair()
+    with ours, theirs:
+        ours.setblocking(False)
+        sent = received = 0
+        while received < len(content) - 100:
+            try:
+                count = file.send_cached(ours.fileno(), min(1 << 20, len(content) - 100 - sent), 100 + sent)
+                assert count > 0
+                sent += count
+            except BlockingIOError:
+                pass
+            data = theirs.recv(1 << 20)
+            assert data == content[100 + received : 100 + received + len(data)]
+            received += len(data)
+        assert sent == received
+        assert file.send_cached(ours.fileno(), 10, len(content)) == 0
+
+
+def test_a_socket_that_takes_nothing_says_so(disk: Disk) -> None:
+    file = disk.files.open(put(disk, "a", bytes(1 << 20)))
+    ours, theirs = socket.socketpair()
+    with ours, theirs:
+        ours.setblocking(False)
+        with pytest.raises(BlockingIOError):
+            while True:
+                assert file.send_cached(ours.fileno(), 1 << 20, 0) > 0
 
 
 def test_a_write_past_the_end_leaves_zeros_between(disk: Disk) -> None:
@@ -497,6 +529,39 @@ def test_short_writes_and_reads_are_completed(tmp_path: Path, monkeypatch: pytes
     buffer = bytearray(12)
     assert file.read_into(memoryview(buffer), 0) == 10
     assert buffer == b"0123456789\0\0"
+
+
+@pytest.mark.parametrize("missing_at", [0, 512 << 10, (1 << 20) - 1])
+def test_what_is_not_in_memory_is_not_sent(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, missing_at: int) -> None:
+    file = OsFiles().open(str(tmp_path / "a"), writable=True)
+    file.write_at(bytes(1 << 20), 0)
+
+    def preadv(descriptor: int, buffers: list[memoryview], position: int, flags: int = 0) -> int:
+        if flags and position <= missing_at < position + len(buffers[0]):
+            raise BlockingIOError(errno.EAGAIN, "not in memory")
+        return len(buffers[0])
+
+    ours, theirs = socket.socketpair()
+    with ours, theirs:
+        ours.setblocking(False)
+        assert file.send_cached(ours.fileno(), 1 << 20, 0) > 0
+        monkeypatch.setattr(os, "preadv", preadv)
+        assert file.send_cached(ours.fileno(), 1 << 20, 0) == 0
+
+
+def test_a_file_system_that_can_not_send_is_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def sendfile(out: int, in_: int, position: int, size: int) -> int:
+        raise OSError(errno.EINVAL, "can not")
+
+    monkeypatch.setattr(os, "sendfile", sendfile)
+    file = OsFiles().open(str(tmp_path / "a"), writable=True)
+    content = os.urandom(100_000)
+    file.write_at(content, 0)
+    ours, theirs = socket.socketpair()
+    with ours, theirs:
+        count = file.send_cached(ours.fileno(), 99_990, 10)
+        assert 0 < count < 99_990
+        assert theirs.recv(count, socket.MSG_WAITALL) == content[10 : 10 + count]
 
 
 def test_a_disk_that_takes_no_bytes_is_an_error_and_no_endless_loop(

@@ -8,8 +8,10 @@ the one before, unless that is a produce, whose appends are done: several of tho
 Rule 2: nothing is handled for a client that does not read its answers, while the request channel is full, or while a
 request is under way. Of what it sends then 64 KB are received, because only who reads notices that the other end is
 closed; the rest waits in its socket.
-Rule 3: an answer is bytes and slices of files. A slice is read in pieces of 1 MB, the next when the last was sent, so a
-slow reader pins one piece and not its whole fetch.
+Rule 3: an answer is bytes and slices of files. A large slice goes from the page cache to the socket without passing
+through this process, as far as the socket takes it; a small piece, given to the transport, then waits for the socket to
+take more. Small slices, and what has to be waited for, are read in pieces of at most 1 MB, the next when the last was
+sent. So a slow reader pins one piece and not its whole fetch.
 Rule 4: bytes that can not be understood end the connection with one line in the log, and hurt nobody else.
 """
 
@@ -32,7 +34,7 @@ logger = logging.getLogger(__name__)
 FRAMES_PER_TURN = 64
 """After so many frames other connections get their turn."""
 TURN_SECONDS = 0.005
-"""They also get it after so long, which few frames may take that do not go the short way."""
+"""They also get it after so long, which a few frames may take."""
 CHUNKS_PER_TURN = 4
 SMALL_BYTES = 64 << 10
 """A piece of a file up to this size is copied, which costs less than keeping track of a buffer. An answer up to this
@@ -66,6 +68,7 @@ class Connection(asyncio.BufferedProtocol):
         self._waiting: deque[Request] = deque()
         self._outgoing: deque[Any] = deque()
         self._sending: memoryview | None = None
+        self._descriptor = -1
         self._is_writing_paused = False
         self._is_reading_file = False
         self.is_reading_paused = False
@@ -85,6 +88,7 @@ class Connection(asyncio.BufferedProtocol):
         self.client_host = (transport.get_extra_info("peername") or ("?",))[0].removeprefix("::ffff:")
         self.local_host = (transport.get_extra_info("sockname") or ("127.0.0.1",))[0].removeprefix("::ffff:")
         self._transport.set_write_buffer_limits(high=WRITE_BUFFER_HIGH, low=0)
+        self._descriptor = transport.get_extra_info("socket").fileno()
         refusal = self._server.add(self)
         if refusal is not None:
             logger.warning("a connection from %s is refused: %s", self.client_host, refusal)
@@ -190,6 +194,9 @@ class Connection(asyncio.BufferedProtocol):
             short_answers += 1
             if answer:
                 self._outgoing.append(answer)
+            if self._clock.monotonic_seconds() - started > TURN_SECONDS:
+                is_turn_over = True
+                break
         else:
             is_turn_over = True
         received.handled()
@@ -311,7 +318,7 @@ class Connection(asyncio.BufferedProtocol):
         """Send what there is to send, until the socket takes no more."""
         outgoing = self._outgoing
         chunks = 0
-        while outgoing and not self._is_writing_paused and not self._is_reading_file:
+        while outgoing and not (self._is_writing_paused or self._is_reading_file or self._is_closing):
             head = b""
             if isinstance(outgoing[0], bytes):
                 head = outgoing.popleft()
@@ -328,28 +335,57 @@ class Connection(asyncio.BufferedProtocol):
                 self._server.loop.call_soon(self._send_more)
                 return
             chunks += 1
-            self._send_chunk(head)
+            if outgoing[0].size <= SMALL_BYTES:
+                self._send_chunk(head, CHUNK_BYTES)
+            elif head:
+                # A packet of its own for a few bytes would cost more than to copy what follows them.
+                self._send_chunk(head, SMALL_BYTES)
+            else:
+                self._send_slice()
 
     def _send_more(self) -> None:
         if not self._is_closing:
             self._send()
 
-    def _send_chunk(self, head: bytes) -> None:
-        """Send bytes, and behind them as much of files as one buffer takes and needs no waiting for the disk."""
+    def _send_slice(self) -> None:
+        """Send a piece of a file that needs no waiting for the disk, as much as the socket takes."""
+        if self._transport.is_closing():
+            # The client said that nothing more comes. What the transport has is still sent, and nothing may follow it.
+            self._is_closing = True
+            return
+        part = self._outgoing[0]
+        try:
+            count = part.file.send_cached(self._descriptor, min(part.size, CHUNK_BYTES), part.position)
+        except BlockingIOError:
+            # Only the transport can wait for the socket, so it gets the next bytes.
+            self._send_chunk(b"", SMALL_BYTES)
+            return
+        except ConnectionError:
+            self.abort()
+            return
+        except OSError:
+            count = 0  # The pool will meet the same error of the disk, and knows how to tell of it.
+        if count:
+            self._advance(part, count)
+        else:
+            self._read_in_pool(self._server.send_buffers.take())
+
+    def _send_chunk(self, head: bytes, size_max: int) -> None:
+        """Send bytes, and behind them as much of files as may be and needs no waiting for the disk."""
         outgoing = self._outgoing
         buffer = self._server.send_buffers.take()
         filled = len(head)
         buffer[:filled] = head
-        while outgoing and filled < CHUNK_BYTES:
+        while outgoing and filled < size_max:
             part = outgoing[0]
             if isinstance(part, bytes):
-                if filled + len(part) > CHUNK_BYTES:
+                if filled + len(part) > size_max:
                     break
                 buffer[filled : filled + len(part)] = part
                 filled += len(part)
                 outgoing.popleft()
                 continue
-            wanted = min(part.size, CHUNK_BYTES - filled)
+            wanted = min(part.size, size_max - filled)
             count = part.file.read_cached(buffer[filled : filled + wanted], part.position)
             if count == 0:
                 break

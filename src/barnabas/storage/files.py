@@ -26,6 +26,11 @@ PASSING_ERRORS = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EMFILE, errno.ENFI
 """Errors that say nothing of the disk itself and pass: no room on it, or too many open files."""
 
 
+COPIED_BYTES_MAX = 64 << 10
+PROBE_BYTES = 512 << 10
+"""Logs are read and forgotten in order, so the page cache has all of a piece where it has some bytes of it."""
+
+
 class Entry(NamedTuple):
     """One name in a folder."""
 
@@ -51,6 +56,13 @@ class File(Protocol):
 
     def read_cached(self, buffer: memoryview, position: int) -> int:
         """Fill `buffer` as far as that needs no waiting for the disk, and return how far; 0 may also be the end."""
+        ...
+
+    def send_cached(self, socket: int, size: int, position: int) -> int:
+        """Send up to `size` bytes, and return how many the socket took: 0 at the end, or if the disk made us wait.
+
+        A socket that takes nothing now raises BlockingIOError.
+        """
         ...
 
     def size(self) -> int:
@@ -235,6 +247,24 @@ class OsFile:
                 raise
             # Such a file system (tmpfs is one) has everything in memory, or nobody can ask it not to wait.
             return os.preadv(self._descriptor, [buffer], position)
+
+    def send_cached(self, socket: int, size: int, position: int) -> int:
+        """Have the system send up to `size` bytes of the page cache, and return how many the socket took."""
+        if not self._is_cached(size, position):
+            return 0
+        try:
+            return os.sendfile(socket, self._descriptor, position, size)
+        except OSError as error:
+            if error.errno != errno.EINVAL:
+                raise
+            # A file system that can not: the bytes go through here.
+            return os.write(socket, os.pread(self._descriptor, min(size, COPIED_BYTES_MAX), position))
+
+    def _is_cached(self, size: int, position: int) -> bool:
+        """Tell whether the page cache has these bytes, as far as a few of them can tell."""
+        byte = memoryview(bytearray(1))
+        last = position + size - 1
+        return all(self.read_cached(byte, at) for at in (*range(position, last, PROBE_BYTES), last))
 
     def size(self) -> int:
         """Return the length of the file."""
