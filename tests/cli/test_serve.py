@@ -2,6 +2,7 @@
 
 import argparse
 import ctypes
+import gc
 import os
 import re
 import signal
@@ -257,6 +258,13 @@ def test_the_log_level_is_honoured(tmp_path: Path) -> None:
 
 
 # What it can not start with.
+
+
+def test_garbage_is_collected_again_after_a_start_that_failed(tmp_path: Path) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = taken.getsockname()[1]
+        assert main(["serve", "--data", str(tmp_path), "--listen", f"127.0.0.1:{port}"]) == 1
+    assert gc.isenabled()
 
 
 def test_a_port_that_is_taken(tmp_path: Path) -> None:

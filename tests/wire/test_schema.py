@@ -1,12 +1,24 @@
 """Declarations: what the words of a field mean."""
 
-from dataclasses import dataclass, field
+import copy
+import pickle
+from dataclasses import dataclass, field, replace
 from typing import Annotated
 
 import pytest
 
 from barnabas.wire.apis import APIS
-from barnabas.wire.schema import FIXED, NEVER, VARIABLE, VERSION_MAX, Versions, WireField, parse_versions, wire_fields
+from barnabas.wire.schema import (
+    FIXED,
+    NEVER,
+    VARIABLE,
+    VERSION_MAX,
+    Versions,
+    WireField,
+    parse_versions,
+    structure,
+    wire_fields,
+)
 
 
 @pytest.mark.parametrize(
@@ -49,8 +61,40 @@ def structures_in(structure: type) -> set[type]:
 def test_every_declaration_can_be_understood() -> None:
     for api in APIS.values():
         for message in (api.request, api.response):
-            for structure in structures_in(message):
-                for found in wire_fields(structure):
-                    assert found.kind in (*FIXED, *VARIABLE, "array", "struct"), (structure, found)
+            for declared in structures_in(message):
+                for found in wire_fields(declared):
+                    assert found.kind in (*FIXED, *VARIABLE, "array", "struct"), (declared, found)
                     assert found.item is None or isinstance(found.item, type) or found.item in (*FIXED, *VARIABLE)
                     assert found.tag is None or found.versions.low >= 0
+
+
+@structure
+class Place:
+    """A structure of tests."""
+
+    name: Annotated[str, "string"] = ""
+    numbers: Annotated[list[int], "[]int32"] = field(default_factory=list)
+    share: Annotated[float, "float64"] = 0.0
+
+
+@structure
+class Named:
+    name: Annotated[str, "string"] = ""
+
+
+def test_structures_behave_as_dataclasses_do() -> None:
+    place = Place(name="a", numbers=[1])
+    assert repr(place) == "Place(name='a', numbers=[1], share=0.0)"
+    assert place == Place(name="a", numbers=[1])
+    assert place != Place(name="a", numbers=[2])
+    assert place != Named(name="a")  # type: ignore[comparison-overlap]
+    assert Place().numbers is not Place().numbers
+    assert copy.deepcopy(place) == pickle.loads(pickle.dumps(place)) == replace(place) == place
+    nothing = Place(share=float("nan"))
+    assert nothing == replace(nothing), "the same object is the same value"
+    with pytest.raises(TypeError, match="unhashable"):
+        hash(place)
+    with pytest.raises(TypeError, match="positional"):
+        Place("a")  # type: ignore[call-arg]
+    with pytest.raises(AttributeError):
+        place.other = 1  # type: ignore[attr-defined]

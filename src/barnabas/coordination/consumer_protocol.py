@@ -12,19 +12,20 @@ Rule 1: bytes come from clients, so whatever is wrong with them is a DecodeError
 Rule 2: a version that is later than those here only adds fields at the end, and is read as the last one here.
 """
 
-from dataclasses import dataclass, field
+from dataclasses import field
 from struct import Struct
 from typing import Annotated
 
 from barnabas.wire.codec import decoder_for, encoder_for
 from barnabas.wire.primitives import DecodeError
+from barnabas.wire.schema import structure
 
 VERSION_MAX = 3
 
 _VERSION = Struct(">h")
 
 
-@dataclass(slots=True, kw_only=True)
+@structure
 class TopicPartition:
     """Partitions of one topic, by the topic's name."""
 
@@ -32,7 +33,7 @@ class TopicPartition:
     partitions: Annotated[list[int], "[]int32"] = field(default_factory=list)
 
 
-@dataclass(slots=True, kw_only=True)
+@structure
 class ConsumerProtocolSubscription:
     """What a member sends in JoinGroup."""
 
@@ -43,7 +44,7 @@ class ConsumerProtocolSubscription:
     rack_id: Annotated[str | None, "string 3+ null 3+"] = None
 
 
-@dataclass(slots=True, kw_only=True)
+@structure
 class ConsumerProtocolAssignment:
     """What a member gets by SyncGroup."""
 

@@ -4,20 +4,20 @@ Which number stands for which kind, and which versions are written, is in coordi
 the fields are Kafka's.
 """
 
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Annotated
 
-from barnabas.wire.schema import ZERO_UUID
+from barnabas.wire.schema import ZERO_UUID, structure
 
 
-@dataclass(slots=True, kw_only=True)
+@structure
 class OffsetCommitKey:
     group: Annotated[str, "string 0"] = ""
     topic: Annotated[str, "string 0"] = ""
     partition: Annotated[int, "int32 0"] = 0
 
 
-@dataclass(slots=True, kw_only=True)
+@structure
 class OffsetCommitValue:
     offset: Annotated[int, "int64"] = 0
     leader_epoch: Annotated[int, "int32 3+"] = -1
@@ -27,12 +27,12 @@ class OffsetCommitValue:
     topic_id: Annotated[bytes, "uuid 4+ tag 0"] = ZERO_UUID
 
 
-@dataclass(slots=True, kw_only=True)
+@structure
 class GroupMetadataKey:
     group: Annotated[str, "string 0"] = ""
 
 
-@dataclass(slots=True, kw_only=True)
+@structure
 class MemberMetadata:
     member_id: Annotated[str, "string"] = ""
     group_instance_id: Annotated[str | None, "string 3+ null 3+"] = None
@@ -44,7 +44,7 @@ class MemberMetadata:
     assignment: Annotated[bytes, "bytes"] = b""
 
 
-@dataclass(slots=True, kw_only=True)
+@structure
 class GroupMetadataValue:
     protocol_type: Annotated[str, "string"] = ""
     generation: Annotated[int, "int32"] = 0
@@ -54,41 +54,41 @@ class GroupMetadataValue:
     members: Annotated[list[MemberMetadata], "[]"] = field(default_factory=list)
 
 
-@dataclass(slots=True, kw_only=True)
+@structure
 class ConsumerGroupMetadataKey:
     group_id: Annotated[str, "string 0"] = ""
 
 
-@dataclass(slots=True, kw_only=True)
+@structure
 class ConsumerGroupMetadataValue:
     epoch: Annotated[int, "int32"] = 0
     metadata_hash: Annotated[int, "int64 0+ tag 0"] = 0
 
 
-@dataclass(slots=True, kw_only=True)
+@structure
 class ConsumerGroupPartitionMetadataKey:
     group_id: Annotated[str, "string 0"] = ""
 
 
-@dataclass(slots=True, kw_only=True)
+@structure
 class ConsumerGroupMemberMetadataKey:
     group_id: Annotated[str, "string 0"] = ""
     member_id: Annotated[str, "string 0"] = ""
 
 
-@dataclass(slots=True, kw_only=True)
+@structure
 class ClassicProtocol:
     name: Annotated[str, "string"] = ""
     metadata: Annotated[bytes, "bytes"] = b""
 
 
-@dataclass(slots=True, kw_only=True)
+@structure
 class ClassicMemberMetadata:
     session_timeout_ms: Annotated[int, "int32"] = 0
     supported_protocols: Annotated[list[ClassicProtocol], "[]"] = field(default_factory=list)
 
 
-@dataclass(slots=True, kw_only=True)
+@structure
 class ConsumerGroupMemberMetadataValue:
     instance_id: Annotated[str | None, "string 0+ null 0+"] = None
     rack_id: Annotated[str | None, "string 0+ null 0+"] = None
@@ -101,48 +101,48 @@ class ConsumerGroupMemberMetadataValue:
     classic_member_metadata: Annotated[ClassicMemberMetadata | None, "struct 0+ null 0+ tag 0"] = None
 
 
-@dataclass(slots=True, kw_only=True)
+@structure
 class ConsumerGroupTargetAssignmentMetadataKey:
     group_id: Annotated[str, "string 0"] = ""
 
 
-@dataclass(slots=True, kw_only=True)
+@structure
 class ConsumerGroupTargetAssignmentMetadataValue:
     assignment_epoch: Annotated[int, "int32"] = 0
     assignment_timestamp: Annotated[int, "int64 0+ tag 0"] = 0
 
 
-@dataclass(slots=True, kw_only=True)
+@structure
 class ConsumerGroupTargetAssignmentMemberKey:
     group_id: Annotated[str, "string 0"] = ""
     member_id: Annotated[str, "string 0"] = ""
 
 
-@dataclass(slots=True, kw_only=True)
+@structure
 class TargetPartitions:
     topic_id: Annotated[bytes, "uuid"] = ZERO_UUID
     partitions: Annotated[list[int], "[]int32"] = field(default_factory=list)
 
 
-@dataclass(slots=True, kw_only=True)
+@structure
 class ConsumerGroupTargetAssignmentMemberValue:
     topic_partitions: Annotated[list[TargetPartitions], "[]"] = field(default_factory=list)
 
 
-@dataclass(slots=True, kw_only=True)
+@structure
 class ConsumerGroupCurrentMemberAssignmentKey:
     group_id: Annotated[str, "string 0"] = ""
     member_id: Annotated[str, "string 0"] = ""
 
 
-@dataclass(slots=True, kw_only=True)
+@structure
 class OwnedPartitions:
     topic_id: Annotated[bytes, "uuid"] = ZERO_UUID
     partitions: Annotated[list[int], "[]int32"] = field(default_factory=list)
     assignment_epochs: Annotated[list[int] | None, "[]int32 0+ null 0+ tag 0"] = None
 
 
-@dataclass(slots=True, kw_only=True)
+@structure
 class ConsumerGroupCurrentMemberAssignmentValue:
     member_epoch: Annotated[int, "int32"] = 0
     previous_member_epoch: Annotated[int, "int32"] = 0
@@ -151,13 +151,13 @@ class ConsumerGroupCurrentMemberAssignmentValue:
     partitions_pending_revocation: Annotated[list[OwnedPartitions], "[]"] = field(default_factory=list)
 
 
-@dataclass(slots=True, kw_only=True)
+@structure
 class ConsumerGroupRegularExpressionKey:
     group_id: Annotated[str, "string 0"] = ""
     regular_expression: Annotated[str, "string 0"] = ""
 
 
-@dataclass(slots=True, kw_only=True)
+@structure
 class ConsumerGroupRegularExpressionValue:
     topics: Annotated[list[str], "[]string"] = field(default_factory=list)
     version: Annotated[int, "int64"] = 0

@@ -1,21 +1,23 @@
 """The record of `__transaction_state`: all there is to know of a transactional id. Names and order are Kafka's."""
 
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Annotated
 
+from barnabas.wire.schema import structure
 
-@dataclass(slots=True, kw_only=True)
+
+@structure
 class TransactionLogKey:
     transactional_id: Annotated[str, "string 0"] = ""
 
 
-@dataclass(slots=True, kw_only=True)
+@structure
 class TransactionPartitions:
     topic: Annotated[str, "string"] = ""
     partition_ids: Annotated[list[int], "[]int32"] = field(default_factory=list)
 
 
-@dataclass(slots=True, kw_only=True)
+@structure
 class TransactionLogValue:
     producer_id: Annotated[int, "int64"] = 0
     previous_producer_id: Annotated[int, "int64 1+ tag 0"] = -1

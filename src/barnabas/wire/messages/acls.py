@@ -1,10 +1,12 @@
 """DescribeAcls, CreateAcls, DeleteAcls: who may do what."""
 
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Annotated
 
+from barnabas.wire.schema import structure
 
-@dataclass(slots=True, kw_only=True)
+
+@structure
 class DescribeAclsRequest:
     resource_type_filter: Annotated[int, "int8"] = 0
     resource_name_filter: Annotated[str | None, "string 0+ null 0+"] = ""
@@ -15,7 +17,7 @@ class DescribeAclsRequest:
     permission_type: Annotated[int, "int8"] = 0
 
 
-@dataclass(slots=True, kw_only=True)
+@structure
 class AclDescription:
     principal: Annotated[str, "string"] = ""
     host: Annotated[str, "string"] = ""
@@ -23,7 +25,7 @@ class AclDescription:
     permission_type: Annotated[int, "int8"] = 0
 
 
-@dataclass(slots=True, kw_only=True)
+@structure
 class DescribeAclsResource:
     resource_type: Annotated[int, "int8"] = 0
     resource_name: Annotated[str, "string"] = ""
@@ -31,7 +33,7 @@ class DescribeAclsResource:
     acls: Annotated[list[AclDescription], "[]"] = field(default_factory=list)
 
 
-@dataclass(slots=True, kw_only=True)
+@structure
 class DescribeAclsResponse:
     throttle_time_ms: Annotated[int, "int32"] = 0
     error_code: Annotated[int, "int16"] = 0
@@ -39,7 +41,7 @@ class DescribeAclsResponse:
     resources: Annotated[list[DescribeAclsResource], "[]"] = field(default_factory=list)
 
 
-@dataclass(slots=True, kw_only=True)
+@structure
 class AclCreation:
     resource_type: Annotated[int, "int8"] = 0
     resource_name: Annotated[str, "string"] = ""
@@ -50,24 +52,24 @@ class AclCreation:
     permission_type: Annotated[int, "int8"] = 0
 
 
-@dataclass(slots=True, kw_only=True)
+@structure
 class CreateAclsRequest:
     creations: Annotated[list[AclCreation], "[]"] = field(default_factory=list)
 
 
-@dataclass(slots=True, kw_only=True)
+@structure
 class AclCreationResult:
     error_code: Annotated[int, "int16"] = 0
     error_message: Annotated[str | None, "string 0+ null 0+"] = ""
 
 
-@dataclass(slots=True, kw_only=True)
+@structure
 class CreateAclsResponse:
     throttle_time_ms: Annotated[int, "int32"] = 0
     results: Annotated[list[AclCreationResult], "[]"] = field(default_factory=list)
 
 
-@dataclass(slots=True, kw_only=True)
+@structure
 class DeleteAclsFilter:
     resource_type_filter: Annotated[int, "int8"] = 0
     resource_name_filter: Annotated[str | None, "string 0+ null 0+"] = ""
@@ -78,12 +80,12 @@ class DeleteAclsFilter:
     permission_type: Annotated[int, "int8"] = 0
 
 
-@dataclass(slots=True, kw_only=True)
+@structure
 class DeleteAclsRequest:
     filters: Annotated[list[DeleteAclsFilter], "[]"] = field(default_factory=list)
 
 
-@dataclass(slots=True, kw_only=True)
+@structure
 class DeleteAclsMatchingAcl:
     error_code: Annotated[int, "int16"] = 0
     error_message: Annotated[str | None, "string 0+ null 0+"] = ""
@@ -96,14 +98,14 @@ class DeleteAclsMatchingAcl:
     permission_type: Annotated[int, "int8"] = 0
 
 
-@dataclass(slots=True, kw_only=True)
+@structure
 class DeleteAclsFilterResult:
     error_code: Annotated[int, "int16"] = 0
     error_message: Annotated[str | None, "string 0+ null 0+"] = ""
     matching_acls: Annotated[list[DeleteAclsMatchingAcl], "[]"] = field(default_factory=list)
 
 
-@dataclass(slots=True, kw_only=True)
+@structure
 class DeleteAclsResponse:
     throttle_time_ms: Annotated[int, "int32"] = 0
     filter_results: Annotated[list[DeleteAclsFilterResult], "[]"] = field(default_factory=list)

@@ -1,10 +1,12 @@
 """AdoptSegments, an API of our own: segments that were written beside the logs of a topic become part of them."""
 
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Annotated
 
+from barnabas.wire.schema import structure
 
-@dataclass(slots=True, kw_only=True)
+
+@structure
 class AdoptSegmentsRequest:
     load_id: Annotated[str, "string"] = ""
     topic: Annotated[str, "string"] = ""
@@ -12,14 +14,14 @@ class AdoptSegmentsRequest:
     check_crcs: Annotated[bool, "bool"] = True
 
 
-@dataclass(slots=True, kw_only=True)
+@structure
 class AdoptedSegmentsPartition:
     partition_index: Annotated[int, "int32"] = 0
     base_offset: Annotated[int, "int64"] = 0
     end_offset: Annotated[int, "int64"] = 0
 
 
-@dataclass(slots=True, kw_only=True)
+@structure
 class AdoptSegmentsResponse:
     throttle_time_ms: Annotated[int, "int32"] = 0
     error_code: Annotated[int, "int16"] = 0

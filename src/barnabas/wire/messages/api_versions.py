@@ -1,37 +1,39 @@
 """ApiVersions: what a broker can do. The header of its answer has no tagged fields, so that any client can read it."""
 
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Annotated
 
+from barnabas.wire.schema import structure
 
-@dataclass(slots=True, kw_only=True)
+
+@structure
 class ApiVersionsRequest:
     client_software_name: Annotated[str, "string 3+"] = ""
     client_software_version: Annotated[str, "string 3+"] = ""
 
 
-@dataclass(slots=True, kw_only=True)
+@structure
 class ApiVersion:
     api_key: Annotated[int, "int16"] = 0
     min_version: Annotated[int, "int16"] = 0
     max_version: Annotated[int, "int16"] = 0
 
 
-@dataclass(slots=True, kw_only=True)
+@structure
 class SupportedFeatureKey:
     name: Annotated[str, "string 3+"] = ""
     min_version: Annotated[int, "int16 3+"] = 0
     max_version: Annotated[int, "int16 3+"] = 0
 
 
-@dataclass(slots=True, kw_only=True)
+@structure
 class FinalizedFeatureKey:
     name: Annotated[str, "string 3+"] = ""
     max_version_level: Annotated[int, "int16 3+"] = 0
     min_version_level: Annotated[int, "int16 3+"] = 0
 
 
-@dataclass(slots=True, kw_only=True)
+@structure
 class ApiVersionsResponse:
     error_code: Annotated[int, "int16"] = 0
     api_keys: Annotated[list[ApiVersion], "[]"] = field(default_factory=list)

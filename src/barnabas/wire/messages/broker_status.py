@@ -1,15 +1,17 @@
 """DescribeBrokerStatus, an API of our own: what a broker is doing, how its disks are, and how far recovery has come."""
 
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Annotated
 
+from barnabas.wire.schema import structure
 
-@dataclass(slots=True, kw_only=True)
+
+@structure
 class DescribeBrokerStatusRequest:
     include_loading: Annotated[bool, "bool"] = True
 
 
-@dataclass(slots=True, kw_only=True)
+@structure
 class StatusLogDirectory:
     path: Annotated[str, "string"] = ""
     state: Annotated[str, "string"] = ""
@@ -20,7 +22,7 @@ class StatusLogDirectory:
     free_bytes: Annotated[int, "int64"] = 0
 
 
-@dataclass(slots=True, kw_only=True)
+@structure
 class StatusLoadingLog:
     topic: Annotated[str, "string"] = ""
     partition_index: Annotated[int, "int32"] = 0
@@ -28,7 +30,7 @@ class StatusLoadingLog:
     total_bytes: Annotated[int, "int64"] = 0
 
 
-@dataclass(slots=True, kw_only=True)
+@structure
 class DescribeBrokerStatusResponse:
     throttle_time_ms: Annotated[int, "int32"] = 0
     error_code: Annotated[int, "int16"] = 0

@@ -1,18 +1,18 @@
 """ConsumerGroupHeartbeat: the one request by which members join, go on in and leave a consumer group (KIP-848)."""
 
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Annotated
 
-from barnabas.wire.schema import ZERO_UUID
+from barnabas.wire.schema import ZERO_UUID, structure
 
 
-@dataclass(slots=True, kw_only=True)
+@structure
 class TopicPartitions:
     topic_id: Annotated[bytes, "uuid"] = ZERO_UUID
     partitions: Annotated[list[int], "[]int32"] = field(default_factory=list)
 
 
-@dataclass(slots=True, kw_only=True)
+@structure
 class ConsumerGroupHeartbeatRequest:
     group_id: Annotated[str, "string"] = ""
     member_id: Annotated[str, "string"] = ""
@@ -26,12 +26,12 @@ class ConsumerGroupHeartbeatRequest:
     topic_partitions: Annotated[list[TopicPartitions] | None, "[] 0+ null 0+"] = None
 
 
-@dataclass(slots=True, kw_only=True)
+@structure
 class Assignment:
     topic_partitions: Annotated[list[TopicPartitions], "[]"] = field(default_factory=list)
 
 
-@dataclass(slots=True, kw_only=True)
+@structure
 class ConsumerGroupHeartbeatResponse:
     throttle_time_ms: Annotated[int, "int32"] = 0
     error_code: Annotated[int, "int16"] = 0

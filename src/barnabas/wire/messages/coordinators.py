@@ -1,17 +1,19 @@
 """FindCoordinator: which broker coordinates a group or a transactional id. From 4 on for many at a time (KIP-699)."""
 
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Annotated
 
+from barnabas.wire.schema import structure
 
-@dataclass(slots=True, kw_only=True)
+
+@structure
 class FindCoordinatorRequest:
     key: Annotated[str, "string 0-3"] = ""
     key_type: Annotated[int, "int8 1+"] = 0
     coordinator_keys: Annotated[list[str], "[]string 4+"] = field(default_factory=list)
 
 
-@dataclass(slots=True, kw_only=True)
+@structure
 class Coordinator:
     key: Annotated[str, "string 4+"] = ""
     node_id: Annotated[int, "int32 4+"] = 0
@@ -21,7 +23,7 @@ class Coordinator:
     error_message: Annotated[str | None, "string 4+ null 4+"] = ""
 
 
-@dataclass(slots=True, kw_only=True)
+@structure
 class FindCoordinatorResponse:
     throttle_time_ms: Annotated[int, "int32 1+"] = 0
     error_code: Annotated[int, "int16 0-3"] = 0

@@ -1,16 +1,18 @@
 """DescribeSegments, an API of our own: the segments of a topic, and why each of them is still there."""
 
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Annotated
 
+from barnabas.wire.schema import structure
 
-@dataclass(slots=True, kw_only=True)
+
+@structure
 class DescribeSegmentsRequest:
     topic: Annotated[str, "string"] = ""
     partitions: Annotated[list[int], "[]int32"] = field(default_factory=list)
 
 
-@dataclass(slots=True, kw_only=True)
+@structure
 class DescribedSegment:
     base_offset: Annotated[int, "int64"] = 0
     end_offset: Annotated[int, "int64"] = 0
@@ -25,7 +27,7 @@ class DescribedSegment:
     sentence: Annotated[str, "string"] = ""
 
 
-@dataclass(slots=True, kw_only=True)
+@structure
 class DescribedSegmentsPartition:
     partition_index: Annotated[int, "int32"] = 0
     error_code: Annotated[int, "int16"] = 0
@@ -38,7 +40,7 @@ class DescribedSegmentsPartition:
     segments: Annotated[list[DescribedSegment], "[]"] = field(default_factory=list)
 
 
-@dataclass(slots=True, kw_only=True)
+@structure
 class DescribeSegmentsResponse:
     throttle_time_ms: Annotated[int, "int32"] = 0
     partitions: Annotated[list[DescribedSegmentsPartition], "[]"] = field(default_factory=list)

@@ -1,18 +1,18 @@
 """Fetch: records for consumers and followers. From 7 on with sessions (KIP-227), from 13 on topics by id (KIP-516)."""
 
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Annotated
 
-from barnabas.wire.schema import ZERO_UUID, Records
+from barnabas.wire.schema import ZERO_UUID, Records, structure
 
 
-@dataclass(slots=True, kw_only=True)
+@structure
 class ReplicaState:
     replica_id: Annotated[int, "int32 15+"] = -1
     replica_epoch: Annotated[int, "int64 15+"] = -1
 
 
-@dataclass(slots=True, kw_only=True)
+@structure
 class FetchPartition:
     partition: Annotated[int, "int32"] = 0
     current_leader_epoch: Annotated[int, "int32 9+"] = -1
@@ -24,21 +24,21 @@ class FetchPartition:
     high_watermark: Annotated[int, "int64 18+ tag 1"] = 2**63 - 1
 
 
-@dataclass(slots=True, kw_only=True)
+@structure
 class FetchTopic:
     topic: Annotated[str, "string 0-12"] = ""
     topic_id: Annotated[bytes, "uuid 13+"] = ZERO_UUID
     partitions: Annotated[list[FetchPartition], "[]"] = field(default_factory=list)
 
 
-@dataclass(slots=True, kw_only=True)
+@structure
 class ForgottenTopic:
     topic: Annotated[str, "string 7-12"] = ""
     topic_id: Annotated[bytes, "uuid 13+"] = ZERO_UUID
     partitions: Annotated[list[int], "[]int32 7+"] = field(default_factory=list)
 
 
-@dataclass(slots=True, kw_only=True)
+@structure
 class FetchRequest:
     cluster_id: Annotated[str | None, "string 12+ null 12+ tag 0"] = None
     replica_id: Annotated[int, "int32 0-14"] = -1
@@ -54,31 +54,31 @@ class FetchRequest:
     rack_id: Annotated[str, "string 11+"] = ""
 
 
-@dataclass(slots=True, kw_only=True)
+@structure
 class EpochEndOffset:
     epoch: Annotated[int, "int32 12+"] = -1
     end_offset: Annotated[int, "int64 12+"] = -1
 
 
-@dataclass(slots=True, kw_only=True)
+@structure
 class LeaderIdAndEpoch:
     leader_id: Annotated[int, "int32 12+"] = -1
     leader_epoch: Annotated[int, "int32 12+"] = -1
 
 
-@dataclass(slots=True, kw_only=True)
+@structure
 class SnapshotId:
     end_offset: Annotated[int, "int64"] = -1
     epoch: Annotated[int, "int32"] = -1
 
 
-@dataclass(slots=True, kw_only=True)
+@structure
 class AbortedTransaction:
     producer_id: Annotated[int, "int64 4+"] = 0
     first_offset: Annotated[int, "int64 4+"] = 0
 
 
-@dataclass(slots=True, kw_only=True)
+@structure
 class PartitionData:
     partition_index: Annotated[int, "int32"] = 0
     error_code: Annotated[int, "int16"] = 0
@@ -93,14 +93,14 @@ class PartitionData:
     records: Annotated[Records | None, "records 0+ null 0+"] = None
 
 
-@dataclass(slots=True, kw_only=True)
+@structure
 class FetchableTopicResponse:
     topic: Annotated[str, "string 0-12"] = ""
     topic_id: Annotated[bytes, "uuid 13+"] = ZERO_UUID
     partitions: Annotated[list[PartitionData], "[]"] = field(default_factory=list)
 
 
-@dataclass(slots=True, kw_only=True)
+@structure
 class NodeEndpoint:
     node_id: Annotated[int, "int32 16+"] = 0
     host: Annotated[str, "string 16+"] = ""
@@ -108,7 +108,7 @@ class NodeEndpoint:
     rack: Annotated[str | None, "string 16+ null 16+"] = None
 
 
-@dataclass(slots=True, kw_only=True)
+@structure
 class FetchResponse:
     throttle_time_ms: Annotated[int, "int32 1+"] = 0
     error_code: Annotated[int, "int16 7+"] = 0

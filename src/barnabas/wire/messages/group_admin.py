@@ -1,18 +1,18 @@
 """ListGroups, DescribeGroups, DeleteGroups, ConsumerGroupDescribe: groups as an operator sees them."""
 
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Annotated
 
-from barnabas.wire.schema import ZERO_UUID
+from barnabas.wire.schema import ZERO_UUID, structure
 
 
-@dataclass(slots=True, kw_only=True)
+@structure
 class ListGroupsRequest:
     states_filter: Annotated[list[str], "[]string 4+"] = field(default_factory=list)
     types_filter: Annotated[list[str], "[]string 5+"] = field(default_factory=list)
 
 
-@dataclass(slots=True, kw_only=True)
+@structure
 class ListedGroup:
     group_id: Annotated[str, "string"] = ""
     protocol_type: Annotated[str, "string"] = ""
@@ -20,20 +20,20 @@ class ListedGroup:
     group_type: Annotated[str, "string 5+"] = ""
 
 
-@dataclass(slots=True, kw_only=True)
+@structure
 class ListGroupsResponse:
     throttle_time_ms: Annotated[int, "int32 1+"] = 0
     error_code: Annotated[int, "int16"] = 0
     groups: Annotated[list[ListedGroup], "[]"] = field(default_factory=list)
 
 
-@dataclass(slots=True, kw_only=True)
+@structure
 class DescribeGroupsRequest:
     groups: Annotated[list[str], "[]string"] = field(default_factory=list)
     include_authorized_operations: Annotated[bool, "bool 3+"] = False
 
 
-@dataclass(slots=True, kw_only=True)
+@structure
 class DescribedGroupMember:
     member_id: Annotated[str, "string"] = ""
     group_instance_id: Annotated[str | None, "string 4+ null 4+"] = None
@@ -43,7 +43,7 @@ class DescribedGroupMember:
     member_assignment: Annotated[bytes, "bytes"] = b""
 
 
-@dataclass(slots=True, kw_only=True)
+@structure
 class DescribedGroup:
     error_code: Annotated[int, "int16"] = 0
     error_message: Annotated[str | None, "string 6+ null 6+"] = None
@@ -55,48 +55,48 @@ class DescribedGroup:
     authorized_operations: Annotated[int, "int32 3+"] = -2147483648
 
 
-@dataclass(slots=True, kw_only=True)
+@structure
 class DescribeGroupsResponse:
     throttle_time_ms: Annotated[int, "int32 1+"] = 0
     groups: Annotated[list[DescribedGroup], "[]"] = field(default_factory=list)
 
 
-@dataclass(slots=True, kw_only=True)
+@structure
 class DeleteGroupsRequest:
     groups_names: Annotated[list[str], "[]string"] = field(default_factory=list)
 
 
-@dataclass(slots=True, kw_only=True)
+@structure
 class DeletableGroupResult:
     group_id: Annotated[str, "string"] = ""
     error_code: Annotated[int, "int16"] = 0
 
 
-@dataclass(slots=True, kw_only=True)
+@structure
 class DeleteGroupsResponse:
     throttle_time_ms: Annotated[int, "int32"] = 0
     results: Annotated[list[DeletableGroupResult], "[]"] = field(default_factory=list)
 
 
-@dataclass(slots=True, kw_only=True)
+@structure
 class ConsumerGroupDescribeRequest:
     group_ids: Annotated[list[str], "[]string"] = field(default_factory=list)
     include_authorized_operations: Annotated[bool, "bool"] = False
 
 
-@dataclass(slots=True, kw_only=True)
+@structure
 class TopicPartitions:
     topic_id: Annotated[bytes, "uuid"] = ZERO_UUID
     topic_name: Annotated[str, "string"] = ""
     partitions: Annotated[list[int], "[]int32"] = field(default_factory=list)
 
 
-@dataclass(slots=True, kw_only=True)
+@structure
 class Assignment:
     topic_partitions: Annotated[list[TopicPartitions], "[]"] = field(default_factory=list)
 
 
-@dataclass(slots=True, kw_only=True)
+@structure
 class Member:
     member_id: Annotated[str, "string"] = ""
     instance_id: Annotated[str | None, "string 0+ null 0+"] = None
@@ -111,7 +111,7 @@ class Member:
     member_type: Annotated[int, "int8 1+"] = -1
 
 
-@dataclass(slots=True, kw_only=True)
+@structure
 class DescribedConsumerGroup:
     error_code: Annotated[int, "int16"] = 0
     error_message: Annotated[str | None, "string 0+ null 0+"] = None
@@ -124,7 +124,7 @@ class DescribedConsumerGroup:
     authorized_operations: Annotated[int, "int32"] = -2147483648
 
 
-@dataclass(slots=True, kw_only=True)
+@structure
 class ConsumerGroupDescribeResponse:
     throttle_time_ms: Annotated[int, "int32"] = 0
     groups: Annotated[list[DescribedConsumerGroup], "[]"] = field(default_factory=list)

@@ -1,16 +1,18 @@
 """JoinGroup, SyncGroup, Heartbeat, LeaveGroup: what the members of a classic group say to its coordinator."""
 
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Annotated
 
+from barnabas.wire.schema import structure
 
-@dataclass(slots=True, kw_only=True)
+
+@structure
 class JoinGroupRequestProtocol:
     name: Annotated[str, "string"] = ""
     metadata: Annotated[bytes, "bytes"] = b""
 
 
-@dataclass(slots=True, kw_only=True)
+@structure
 class JoinGroupRequest:
     group_id: Annotated[str, "string"] = ""
     session_timeout_ms: Annotated[int, "int32"] = 0
@@ -22,14 +24,14 @@ class JoinGroupRequest:
     reason: Annotated[str | None, "string 8+ null 8+"] = None
 
 
-@dataclass(slots=True, kw_only=True)
+@structure
 class JoinGroupResponseMember:
     member_id: Annotated[str, "string"] = ""
     group_instance_id: Annotated[str | None, "string 5+ null 5+"] = None
     metadata: Annotated[bytes, "bytes"] = b""
 
 
-@dataclass(slots=True, kw_only=True)
+@structure
 class JoinGroupResponse:
     throttle_time_ms: Annotated[int, "int32 2+"] = 0
     error_code: Annotated[int, "int16"] = 0
@@ -42,13 +44,13 @@ class JoinGroupResponse:
     members: Annotated[list[JoinGroupResponseMember], "[]"] = field(default_factory=list)
 
 
-@dataclass(slots=True, kw_only=True)
+@structure
 class SyncGroupRequestAssignment:
     member_id: Annotated[str, "string"] = ""
     assignment: Annotated[bytes, "bytes"] = b""
 
 
-@dataclass(slots=True, kw_only=True)
+@structure
 class SyncGroupRequest:
     group_id: Annotated[str, "string"] = ""
     generation_id: Annotated[int, "int32"] = 0
@@ -59,7 +61,7 @@ class SyncGroupRequest:
     assignments: Annotated[list[SyncGroupRequestAssignment], "[]"] = field(default_factory=list)
 
 
-@dataclass(slots=True, kw_only=True)
+@structure
 class SyncGroupResponse:
     throttle_time_ms: Annotated[int, "int32 1+"] = 0
     error_code: Annotated[int, "int16"] = 0
@@ -68,7 +70,7 @@ class SyncGroupResponse:
     assignment: Annotated[bytes, "bytes"] = b""
 
 
-@dataclass(slots=True, kw_only=True)
+@structure
 class HeartbeatRequest:
     group_id: Annotated[str, "string"] = ""
     generation_id: Annotated[int, "int32"] = 0
@@ -76,34 +78,34 @@ class HeartbeatRequest:
     group_instance_id: Annotated[str | None, "string 3+ null 3+"] = None
 
 
-@dataclass(slots=True, kw_only=True)
+@structure
 class HeartbeatResponse:
     throttle_time_ms: Annotated[int, "int32 1+"] = 0
     error_code: Annotated[int, "int16"] = 0
 
 
-@dataclass(slots=True, kw_only=True)
+@structure
 class MemberIdentity:
     member_id: Annotated[str, "string 3+"] = ""
     group_instance_id: Annotated[str | None, "string 3+ null 3+"] = None
     reason: Annotated[str | None, "string 5+ null 5+"] = None
 
 
-@dataclass(slots=True, kw_only=True)
+@structure
 class LeaveGroupRequest:
     group_id: Annotated[str, "string"] = ""
     member_id: Annotated[str, "string 0-2"] = ""
     members: Annotated[list[MemberIdentity], "[] 3+"] = field(default_factory=list)
 
 
-@dataclass(slots=True, kw_only=True)
+@structure
 class MemberResponse:
     member_id: Annotated[str, "string 3+"] = ""
     group_instance_id: Annotated[str | None, "string 3+ null 3+"] = ""
     error_code: Annotated[int, "int16 3+"] = 0
 
 
-@dataclass(slots=True, kw_only=True)
+@structure
 class LeaveGroupResponse:
     throttle_time_ms: Annotated[int, "int32 1+"] = 0
     error_code: Annotated[int, "int16"] = 0

@@ -1,10 +1,12 @@
 """ListOffsets and OffsetForLeaderEpoch: which offset a time or a leader epoch has."""
 
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Annotated
 
+from barnabas.wire.schema import structure
 
-@dataclass(slots=True, kw_only=True)
+
+@structure
 class ListOffsetsPartition:
     partition_index: Annotated[int, "int32"] = 0
     current_leader_epoch: Annotated[int, "int32 4+"] = -1
@@ -12,13 +14,13 @@ class ListOffsetsPartition:
     max_num_offsets: Annotated[int, "int32 0"] = 1
 
 
-@dataclass(slots=True, kw_only=True)
+@structure
 class ListOffsetsTopic:
     name: Annotated[str, "string"] = ""
     partitions: Annotated[list[ListOffsetsPartition], "[]"] = field(default_factory=list)
 
 
-@dataclass(slots=True, kw_only=True)
+@structure
 class ListOffsetsRequest:
     replica_id: Annotated[int, "int32"] = 0
     isolation_level: Annotated[int, "int8 2+"] = 0
@@ -26,7 +28,7 @@ class ListOffsetsRequest:
     timeout_ms: Annotated[int, "int32 10+"] = 0
 
 
-@dataclass(slots=True, kw_only=True)
+@structure
 class ListOffsetsPartitionResponse:
     partition_index: Annotated[int, "int32"] = 0
     error_code: Annotated[int, "int16"] = 0
@@ -36,38 +38,38 @@ class ListOffsetsPartitionResponse:
     leader_epoch: Annotated[int, "int32 4+"] = -1
 
 
-@dataclass(slots=True, kw_only=True)
+@structure
 class ListOffsetsTopicResponse:
     name: Annotated[str, "string"] = ""
     partitions: Annotated[list[ListOffsetsPartitionResponse], "[]"] = field(default_factory=list)
 
 
-@dataclass(slots=True, kw_only=True)
+@structure
 class ListOffsetsResponse:
     throttle_time_ms: Annotated[int, "int32 2+"] = 0
     topics: Annotated[list[ListOffsetsTopicResponse], "[]"] = field(default_factory=list)
 
 
-@dataclass(slots=True, kw_only=True)
+@structure
 class OffsetForLeaderPartition:
     partition: Annotated[int, "int32"] = 0
     current_leader_epoch: Annotated[int, "int32 2+"] = -1
     leader_epoch: Annotated[int, "int32"] = 0
 
 
-@dataclass(slots=True, kw_only=True)
+@structure
 class OffsetForLeaderTopic:
     topic: Annotated[str, "string"] = ""
     partitions: Annotated[list[OffsetForLeaderPartition], "[]"] = field(default_factory=list)
 
 
-@dataclass(slots=True, kw_only=True)
+@structure
 class OffsetForLeaderEpochRequest:
     replica_id: Annotated[int, "int32 3+"] = -2
     topics: Annotated[list[OffsetForLeaderTopic], "[]"] = field(default_factory=list)
 
 
-@dataclass(slots=True, kw_only=True)
+@structure
 class EpochEndOffset:
     error_code: Annotated[int, "int16"] = 0
     partition: Annotated[int, "int32"] = 0
@@ -75,13 +77,13 @@ class EpochEndOffset:
     end_offset: Annotated[int, "int64"] = -1
 
 
-@dataclass(slots=True, kw_only=True)
+@structure
 class OffsetForLeaderTopicResult:
     topic: Annotated[str, "string"] = ""
     partitions: Annotated[list[EpochEndOffset], "[]"] = field(default_factory=list)
 
 
-@dataclass(slots=True, kw_only=True)
+@structure
 class OffsetForLeaderEpochResponse:
     throttle_time_ms: Annotated[int, "int32 2+"] = 0
     topics: Annotated[list[OffsetForLeaderTopicResult], "[]"] = field(default_factory=list)

@@ -1,56 +1,58 @@
 """AlterReplicaLogDirs and DescribeLogDirs: which directory a replica lies in, and how much."""
 
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Annotated
 
+from barnabas.wire.schema import structure
 
-@dataclass(slots=True, kw_only=True)
+
+@structure
 class AlterReplicaLogDirTopic:
     name: Annotated[str, "string"] = ""
     partitions: Annotated[list[int], "[]int32"] = field(default_factory=list)
 
 
-@dataclass(slots=True, kw_only=True)
+@structure
 class AlterReplicaLogDir:
     path: Annotated[str, "string"] = ""
     topics: Annotated[list[AlterReplicaLogDirTopic], "[]"] = field(default_factory=list)
 
 
-@dataclass(slots=True, kw_only=True)
+@structure
 class AlterReplicaLogDirsRequest:
     dirs: Annotated[list[AlterReplicaLogDir], "[]"] = field(default_factory=list)
 
 
-@dataclass(slots=True, kw_only=True)
+@structure
 class AlterReplicaLogDirPartitionResult:
     partition_index: Annotated[int, "int32"] = 0
     error_code: Annotated[int, "int16"] = 0
 
 
-@dataclass(slots=True, kw_only=True)
+@structure
 class AlterReplicaLogDirTopicResult:
     topic_name: Annotated[str, "string"] = ""
     partitions: Annotated[list[AlterReplicaLogDirPartitionResult], "[]"] = field(default_factory=list)
 
 
-@dataclass(slots=True, kw_only=True)
+@structure
 class AlterReplicaLogDirsResponse:
     throttle_time_ms: Annotated[int, "int32"] = 0
     results: Annotated[list[AlterReplicaLogDirTopicResult], "[]"] = field(default_factory=list)
 
 
-@dataclass(slots=True, kw_only=True)
+@structure
 class DescribableLogDirTopic:
     topic: Annotated[str, "string"] = ""
     partitions: Annotated[list[int], "[]int32"] = field(default_factory=list)
 
 
-@dataclass(slots=True, kw_only=True)
+@structure
 class DescribeLogDirsRequest:
     topics: Annotated[list[DescribableLogDirTopic] | None, "[] 0+ null 0+"] = field(default_factory=list)
 
 
-@dataclass(slots=True, kw_only=True)
+@structure
 class DescribeLogDirsPartition:
     partition_index: Annotated[int, "int32"] = 0
     partition_size: Annotated[int, "int64"] = 0
@@ -58,13 +60,13 @@ class DescribeLogDirsPartition:
     is_future_key: Annotated[bool, "bool"] = False
 
 
-@dataclass(slots=True, kw_only=True)
+@structure
 class DescribeLogDirsTopic:
     name: Annotated[str, "string"] = ""
     partitions: Annotated[list[DescribeLogDirsPartition], "[]"] = field(default_factory=list)
 
 
-@dataclass(slots=True, kw_only=True)
+@structure
 class DescribeLogDirsResult:
     error_code: Annotated[int, "int16"] = 0
     log_dir: Annotated[str, "string"] = ""
@@ -74,7 +76,7 @@ class DescribeLogDirsResult:
     is_cordoned: Annotated[bool, "bool 5+"] = False
 
 
-@dataclass(slots=True, kw_only=True)
+@structure
 class DescribeLogDirsResponse:
     throttle_time_ms: Annotated[int, "int32"] = 0
     error_code: Annotated[int, "int16 3+"] = 0

@@ -1,18 +1,18 @@
 """Metadata, DescribeCluster, DescribeTopicPartitions: brokers, topics and who leads what."""
 
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Annotated
 
-from barnabas.wire.schema import ZERO_UUID
+from barnabas.wire.schema import ZERO_UUID, structure
 
 
-@dataclass(slots=True, kw_only=True)
+@structure
 class MetadataRequestTopic:
     topic_id: Annotated[bytes, "uuid 10+"] = ZERO_UUID
     name: Annotated[str | None, "string 0+ null 10+"] = ""
 
 
-@dataclass(slots=True, kw_only=True)
+@structure
 class MetadataRequest:
     topics: Annotated[list[MetadataRequestTopic] | None, "[] 0+ null 1+"] = field(default_factory=list)
     allow_auto_topic_creation: Annotated[bool, "bool 4+"] = True
@@ -20,7 +20,7 @@ class MetadataRequest:
     include_topic_authorized_operations: Annotated[bool, "bool 8+"] = False
 
 
-@dataclass(slots=True, kw_only=True)
+@structure
 class MetadataResponseBroker:
     node_id: Annotated[int, "int32"] = 0
     host: Annotated[str, "string"] = ""
@@ -28,7 +28,7 @@ class MetadataResponseBroker:
     rack: Annotated[str | None, "string 1+ null 1+"] = None
 
 
-@dataclass(slots=True, kw_only=True)
+@structure
 class MetadataResponsePartition:
     error_code: Annotated[int, "int16"] = 0
     partition_index: Annotated[int, "int32"] = 0
@@ -39,7 +39,7 @@ class MetadataResponsePartition:
     offline_replicas: Annotated[list[int], "[]int32 5+"] = field(default_factory=list)
 
 
-@dataclass(slots=True, kw_only=True)
+@structure
 class MetadataResponseTopic:
     error_code: Annotated[int, "int16"] = 0
     name: Annotated[str | None, "string 0+ null 12+"] = ""
@@ -49,7 +49,7 @@ class MetadataResponseTopic:
     topic_authorized_operations: Annotated[int, "int32 8+"] = -2147483648
 
 
-@dataclass(slots=True, kw_only=True)
+@structure
 class MetadataResponse:
     throttle_time_ms: Annotated[int, "int32 3+"] = 0
     brokers: Annotated[list[MetadataResponseBroker], "[]"] = field(default_factory=list)
@@ -60,14 +60,14 @@ class MetadataResponse:
     error_code: Annotated[int, "int16 13+"] = 0
 
 
-@dataclass(slots=True, kw_only=True)
+@structure
 class DescribeClusterRequest:
     include_cluster_authorized_operations: Annotated[bool, "bool"] = False
     endpoint_type: Annotated[int, "int8 1+"] = 1
     include_fenced_brokers: Annotated[bool, "bool 2+"] = False
 
 
-@dataclass(slots=True, kw_only=True)
+@structure
 class DescribeClusterBroker:
     broker_id: Annotated[int, "int32"] = 0
     host: Annotated[str, "string"] = ""
@@ -76,7 +76,7 @@ class DescribeClusterBroker:
     is_fenced: Annotated[bool, "bool 2+"] = False
 
 
-@dataclass(slots=True, kw_only=True)
+@structure
 class DescribeClusterResponse:
     throttle_time_ms: Annotated[int, "int32"] = 0
     error_code: Annotated[int, "int16"] = 0
@@ -88,25 +88,25 @@ class DescribeClusterResponse:
     cluster_authorized_operations: Annotated[int, "int32"] = -2147483648
 
 
-@dataclass(slots=True, kw_only=True)
+@structure
 class TopicRequest:
     name: Annotated[str, "string"] = ""
 
 
-@dataclass(slots=True, kw_only=True)
+@structure
 class Cursor:
     topic_name: Annotated[str, "string"] = ""
     partition_index: Annotated[int, "int32"] = 0
 
 
-@dataclass(slots=True, kw_only=True)
+@structure
 class DescribeTopicPartitionsRequest:
     topics: Annotated[list[TopicRequest], "[]"] = field(default_factory=list)
     response_partition_limit: Annotated[int, "int32"] = 2000
     cursor: Annotated[Cursor | None, "struct 0+ null 0+"] = None
 
 
-@dataclass(slots=True, kw_only=True)
+@structure
 class DescribeTopicPartitionsResponsePartition:
     error_code: Annotated[int, "int16"] = 0
     partition_index: Annotated[int, "int32"] = 0
@@ -119,7 +119,7 @@ class DescribeTopicPartitionsResponsePartition:
     offline_replicas: Annotated[list[int], "[]int32"] = field(default_factory=list)
 
 
-@dataclass(slots=True, kw_only=True)
+@structure
 class DescribeTopicPartitionsResponseTopic:
     error_code: Annotated[int, "int16"] = 0
     name: Annotated[str | None, "string 0+ null 0+"] = ""
@@ -129,7 +129,7 @@ class DescribeTopicPartitionsResponseTopic:
     topic_authorized_operations: Annotated[int, "int32"] = -2147483648
 
 
-@dataclass(slots=True, kw_only=True)
+@structure
 class DescribeTopicPartitionsResponse:
     throttle_time_ms: Annotated[int, "int32"] = 0
     topics: Annotated[list[DescribeTopicPartitionsResponseTopic], "[]"] = field(default_factory=list)

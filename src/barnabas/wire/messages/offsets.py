@@ -1,12 +1,12 @@
 """OffsetCommit, OffsetFetch, OffsetDelete: how far a group has come. From 10 on topics are named by id."""
 
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Annotated
 
-from barnabas.wire.schema import ZERO_UUID
+from barnabas.wire.schema import ZERO_UUID, structure
 
 
-@dataclass(slots=True, kw_only=True)
+@structure
 class OffsetCommitRequestPartition:
     partition_index: Annotated[int, "int32"] = 0
     committed_offset: Annotated[int, "int64"] = 0
@@ -14,14 +14,14 @@ class OffsetCommitRequestPartition:
     committed_metadata: Annotated[str | None, "string 0+ null 0+"] = ""
 
 
-@dataclass(slots=True, kw_only=True)
+@structure
 class OffsetCommitRequestTopic:
     name: Annotated[str, "string 0-9"] = ""
     topic_id: Annotated[bytes, "uuid 10+"] = ZERO_UUID
     partitions: Annotated[list[OffsetCommitRequestPartition], "[]"] = field(default_factory=list)
 
 
-@dataclass(slots=True, kw_only=True)
+@structure
 class OffsetCommitRequest:
     group_id: Annotated[str, "string"] = ""
     generation_id_or_member_epoch: Annotated[int, "int32 1+"] = -1
@@ -31,39 +31,39 @@ class OffsetCommitRequest:
     topics: Annotated[list[OffsetCommitRequestTopic], "[]"] = field(default_factory=list)
 
 
-@dataclass(slots=True, kw_only=True)
+@structure
 class OffsetCommitResponsePartition:
     partition_index: Annotated[int, "int32"] = 0
     error_code: Annotated[int, "int16"] = 0
 
 
-@dataclass(slots=True, kw_only=True)
+@structure
 class OffsetCommitResponseTopic:
     name: Annotated[str, "string 0-9"] = ""
     topic_id: Annotated[bytes, "uuid 10+"] = ZERO_UUID
     partitions: Annotated[list[OffsetCommitResponsePartition], "[]"] = field(default_factory=list)
 
 
-@dataclass(slots=True, kw_only=True)
+@structure
 class OffsetCommitResponse:
     throttle_time_ms: Annotated[int, "int32 3+"] = 0
     topics: Annotated[list[OffsetCommitResponseTopic], "[]"] = field(default_factory=list)
 
 
-@dataclass(slots=True, kw_only=True)
+@structure
 class OffsetFetchRequestTopic:
     name: Annotated[str, "string 0-7"] = ""
     partition_indexes: Annotated[list[int], "[]int32 0-7"] = field(default_factory=list)
 
 
-@dataclass(slots=True, kw_only=True)
+@structure
 class OffsetFetchRequestTopics:
     name: Annotated[str, "string 8-9"] = ""
     topic_id: Annotated[bytes, "uuid 10+"] = ZERO_UUID
     partition_indexes: Annotated[list[int], "[]int32 8+"] = field(default_factory=list)
 
 
-@dataclass(slots=True, kw_only=True)
+@structure
 class OffsetFetchRequestGroup:
     group_id: Annotated[str, "string 8+"] = ""
     member_id: Annotated[str | None, "string 9+ null 9+"] = None
@@ -71,7 +71,7 @@ class OffsetFetchRequestGroup:
     topics: Annotated[list[OffsetFetchRequestTopics] | None, "[] 8+ null 8+"] = field(default_factory=list)
 
 
-@dataclass(slots=True, kw_only=True)
+@structure
 class OffsetFetchRequest:
     group_id: Annotated[str, "string 0-7"] = ""
     topics: Annotated[list[OffsetFetchRequestTopic] | None, "[] 0-7 null 2-7"] = field(default_factory=list)
@@ -79,7 +79,7 @@ class OffsetFetchRequest:
     require_stable: Annotated[bool, "bool 7+"] = False
 
 
-@dataclass(slots=True, kw_only=True)
+@structure
 class OffsetFetchResponsePartition:
     partition_index: Annotated[int, "int32 0-7"] = 0
     committed_offset: Annotated[int, "int64 0-7"] = 0
@@ -88,13 +88,13 @@ class OffsetFetchResponsePartition:
     error_code: Annotated[int, "int16 0-7"] = 0
 
 
-@dataclass(slots=True, kw_only=True)
+@structure
 class OffsetFetchResponseTopic:
     name: Annotated[str, "string 0-7"] = ""
     partitions: Annotated[list[OffsetFetchResponsePartition], "[] 0-7"] = field(default_factory=list)
 
 
-@dataclass(slots=True, kw_only=True)
+@structure
 class OffsetFetchResponsePartitions:
     partition_index: Annotated[int, "int32 8+"] = 0
     committed_offset: Annotated[int, "int64 8+"] = 0
@@ -103,21 +103,21 @@ class OffsetFetchResponsePartitions:
     error_code: Annotated[int, "int16 8+"] = 0
 
 
-@dataclass(slots=True, kw_only=True)
+@structure
 class OffsetFetchResponseTopics:
     name: Annotated[str, "string 8-9"] = ""
     topic_id: Annotated[bytes, "uuid 10+"] = ZERO_UUID
     partitions: Annotated[list[OffsetFetchResponsePartitions], "[] 8+"] = field(default_factory=list)
 
 
-@dataclass(slots=True, kw_only=True)
+@structure
 class OffsetFetchResponseGroup:
     group_id: Annotated[str, "string 8+"] = ""
     topics: Annotated[list[OffsetFetchResponseTopics], "[] 8+"] = field(default_factory=list)
     error_code: Annotated[int, "int16 8+"] = 0
 
 
-@dataclass(slots=True, kw_only=True)
+@structure
 class OffsetFetchResponse:
     throttle_time_ms: Annotated[int, "int32 3+"] = 0
     topics: Annotated[list[OffsetFetchResponseTopic], "[] 0-7"] = field(default_factory=list)
@@ -125,36 +125,36 @@ class OffsetFetchResponse:
     groups: Annotated[list[OffsetFetchResponseGroup], "[] 8+"] = field(default_factory=list)
 
 
-@dataclass(slots=True, kw_only=True)
+@structure
 class OffsetDeleteRequestPartition:
     partition_index: Annotated[int, "int32"] = 0
 
 
-@dataclass(slots=True, kw_only=True)
+@structure
 class OffsetDeleteRequestTopic:
     name: Annotated[str, "string"] = ""
     partitions: Annotated[list[OffsetDeleteRequestPartition], "[]"] = field(default_factory=list)
 
 
-@dataclass(slots=True, kw_only=True)
+@structure
 class OffsetDeleteRequest:
     group_id: Annotated[str, "string"] = ""
     topics: Annotated[list[OffsetDeleteRequestTopic], "[]"] = field(default_factory=list)
 
 
-@dataclass(slots=True, kw_only=True)
+@structure
 class OffsetDeleteResponsePartition:
     partition_index: Annotated[int, "int32"] = 0
     error_code: Annotated[int, "int16"] = 0
 
 
-@dataclass(slots=True, kw_only=True)
+@structure
 class OffsetDeleteResponseTopic:
     name: Annotated[str, "string"] = ""
     partitions: Annotated[list[OffsetDeleteResponsePartition], "[]"] = field(default_factory=list)
 
 
-@dataclass(slots=True, kw_only=True)
+@structure
 class OffsetDeleteResponse:
     error_code: Annotated[int, "int16"] = 0
     throttle_time_ms: Annotated[int, "int32"] = 0

@@ -1,25 +1,25 @@
 """Produce: records from a producer. Versions 0 to 2 carry message sets of magic 0 and 1; 13 names topics by id."""
 
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Annotated
 
-from barnabas.wire.schema import ZERO_UUID, Records
+from barnabas.wire.schema import ZERO_UUID, Records, structure
 
 
-@dataclass(slots=True, kw_only=True)
+@structure
 class PartitionProduceData:
     index: Annotated[int, "int32"] = 0
     records: Annotated[Records | None, "records 0+ null 0+"] = None
 
 
-@dataclass(slots=True, kw_only=True)
+@structure
 class TopicProduceData:
     name: Annotated[str, "string 0-12"] = ""
     topic_id: Annotated[bytes, "uuid 13+"] = ZERO_UUID
     partition_data: Annotated[list[PartitionProduceData], "[]"] = field(default_factory=list)
 
 
-@dataclass(slots=True, kw_only=True)
+@structure
 class ProduceRequest:
     transactional_id: Annotated[str | None, "string 3+ null 3+"] = None
     acks: Annotated[int, "int16"] = 0
@@ -27,19 +27,19 @@ class ProduceRequest:
     topic_data: Annotated[list[TopicProduceData], "[]"] = field(default_factory=list)
 
 
-@dataclass(slots=True, kw_only=True)
+@structure
 class BatchIndexAndErrorMessage:
     batch_index: Annotated[int, "int32 8+"] = 0
     batch_index_error_message: Annotated[str | None, "string 8+ null 8+"] = None
 
 
-@dataclass(slots=True, kw_only=True)
+@structure
 class LeaderIdAndEpoch:
     leader_id: Annotated[int, "int32 10+"] = -1
     leader_epoch: Annotated[int, "int32 10+"] = -1
 
 
-@dataclass(slots=True, kw_only=True)
+@structure
 class PartitionProduceResponse:
     index: Annotated[int, "int32"] = 0
     error_code: Annotated[int, "int16"] = 0
@@ -51,14 +51,14 @@ class PartitionProduceResponse:
     current_leader: Annotated[LeaderIdAndEpoch, "struct 10+ tag 0"] = field(default_factory=LeaderIdAndEpoch)
 
 
-@dataclass(slots=True, kw_only=True)
+@structure
 class TopicProduceResponse:
     name: Annotated[str, "string 0-12"] = ""
     topic_id: Annotated[bytes, "uuid 13+"] = ZERO_UUID
     partition_responses: Annotated[list[PartitionProduceResponse], "[]"] = field(default_factory=list)
 
 
-@dataclass(slots=True, kw_only=True)
+@structure
 class NodeEndpoint:
     node_id: Annotated[int, "int32 10+"] = 0
     host: Annotated[str, "string 10+"] = ""
@@ -66,7 +66,7 @@ class NodeEndpoint:
     rack: Annotated[str | None, "string 10+ null 10+"] = None
 
 
-@dataclass(slots=True, kw_only=True)
+@structure
 class ProduceResponse:
     responses: Annotated[list[TopicProduceResponse], "[]"] = field(default_factory=list)
     throttle_time_ms: Annotated[int, "int32 1+"] = 0

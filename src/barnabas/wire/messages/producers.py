@@ -1,10 +1,12 @@
 """InitProducerId and DescribeProducers: ids for idempotent producers, and what a partition knows of them."""
 
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Annotated
 
+from barnabas.wire.schema import structure
 
-@dataclass(slots=True, kw_only=True)
+
+@structure
 class InitProducerIdRequest:
     transactional_id: Annotated[str | None, "string 0+ null 0+"] = ""
     transaction_timeout_ms: Annotated[int, "int32"] = 0
@@ -14,7 +16,7 @@ class InitProducerIdRequest:
     keep_prepared_txn: Annotated[bool, "bool 6+"] = False
 
 
-@dataclass(slots=True, kw_only=True)
+@structure
 class InitProducerIdResponse:
     throttle_time_ms: Annotated[int, "int32"] = 0
     error_code: Annotated[int, "int16"] = 0
@@ -24,18 +26,18 @@ class InitProducerIdResponse:
     ongoing_txn_producer_epoch: Annotated[int, "int16 6+"] = -1
 
 
-@dataclass(slots=True, kw_only=True)
+@structure
 class TopicRequest:
     name: Annotated[str, "string"] = ""
     partition_indexes: Annotated[list[int], "[]int32"] = field(default_factory=list)
 
 
-@dataclass(slots=True, kw_only=True)
+@structure
 class DescribeProducersRequest:
     topics: Annotated[list[TopicRequest], "[]"] = field(default_factory=list)
 
 
-@dataclass(slots=True, kw_only=True)
+@structure
 class ProducerState:
     producer_id: Annotated[int, "int64"] = 0
     producer_epoch: Annotated[int, "int32"] = 0
@@ -45,7 +47,7 @@ class ProducerState:
     current_txn_start_offset: Annotated[int, "int64"] = -1
 
 
-@dataclass(slots=True, kw_only=True)
+@structure
 class PartitionResponse:
     partition_index: Annotated[int, "int32"] = 0
     error_code: Annotated[int, "int16"] = 0
@@ -53,13 +55,13 @@ class PartitionResponse:
     active_producers: Annotated[list[ProducerState], "[]"] = field(default_factory=list)
 
 
-@dataclass(slots=True, kw_only=True)
+@structure
 class TopicResponse:
     name: Annotated[str, "string"] = ""
     partitions: Annotated[list[PartitionResponse], "[]"] = field(default_factory=list)
 
 
-@dataclass(slots=True, kw_only=True)
+@structure
 class DescribeProducersResponse:
     throttle_time_ms: Annotated[int, "int32"] = 0
     topics: Annotated[list[TopicResponse], "[]"] = field(default_factory=list)

@@ -1,26 +1,28 @@
 """SaslHandshake and SaslAuthenticate: how a client proves who it is, before anything else is answered."""
 
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Annotated
 
+from barnabas.wire.schema import structure
 
-@dataclass(slots=True, kw_only=True)
+
+@structure
 class SaslHandshakeRequest:
     mechanism: Annotated[str, "string"] = ""
 
 
-@dataclass(slots=True, kw_only=True)
+@structure
 class SaslHandshakeResponse:
     error_code: Annotated[int, "int16"] = 0
     mechanisms: Annotated[list[str], "[]string"] = field(default_factory=list)
 
 
-@dataclass(slots=True, kw_only=True)
+@structure
 class SaslAuthenticateRequest:
     auth_bytes: Annotated[bytes, "bytes"] = b""
 
 
-@dataclass(slots=True, kw_only=True)
+@structure
 class SaslAuthenticateResponse:
     error_code: Annotated[int, "int16"] = 0
     error_message: Annotated[str | None, "string 0+ null 0+"] = None

@@ -1,21 +1,23 @@
 """DescribeTransactions and ListTransactions: transactions as an operator sees them."""
 
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Annotated
 
+from barnabas.wire.schema import structure
 
-@dataclass(slots=True, kw_only=True)
+
+@structure
 class DescribeTransactionsRequest:
     transactional_ids: Annotated[list[str], "[]string"] = field(default_factory=list)
 
 
-@dataclass(slots=True, kw_only=True)
+@structure
 class TopicData:
     topic: Annotated[str, "string"] = ""
     partitions: Annotated[list[int], "[]int32"] = field(default_factory=list)
 
 
-@dataclass(slots=True, kw_only=True)
+@structure
 class TransactionState:
     error_code: Annotated[int, "int16"] = 0
     transactional_id: Annotated[str, "string"] = ""
@@ -27,13 +29,13 @@ class TransactionState:
     topics: Annotated[list[TopicData], "[]"] = field(default_factory=list)
 
 
-@dataclass(slots=True, kw_only=True)
+@structure
 class DescribeTransactionsResponse:
     throttle_time_ms: Annotated[int, "int32"] = 0
     transaction_states: Annotated[list[TransactionState], "[]"] = field(default_factory=list)
 
 
-@dataclass(slots=True, kw_only=True)
+@structure
 class ListTransactionsRequest:
     state_filters: Annotated[list[str], "[]string"] = field(default_factory=list)
     producer_id_filters: Annotated[list[int], "[]int64"] = field(default_factory=list)
@@ -41,14 +43,14 @@ class ListTransactionsRequest:
     transactional_id_pattern: Annotated[str | None, "string 2+ null 2+"] = None
 
 
-@dataclass(slots=True, kw_only=True)
+@structure
 class ListedTransaction:
     transactional_id: Annotated[str, "string"] = ""
     producer_id: Annotated[int, "int64"] = 0
     transaction_state: Annotated[str, "string"] = ""
 
 
-@dataclass(slots=True, kw_only=True)
+@structure
 class ListTransactionsResponse:
     throttle_time_ms: Annotated[int, "int32"] = 0
     error_code: Annotated[int, "int16"] = 0

@@ -1,16 +1,18 @@
 """AddPartitionsToTxn, AddOffsetsToTxn, EndTxn, WriteTxnMarkers, TxnOffsetCommit: the course of a transaction."""
 
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Annotated
 
+from barnabas.wire.schema import structure
 
-@dataclass(slots=True, kw_only=True)
+
+@structure
 class AddPartitionsToTxnTopic:
     name: Annotated[str, "string"] = ""
     partitions: Annotated[list[int], "[]int32"] = field(default_factory=list)
 
 
-@dataclass(slots=True, kw_only=True)
+@structure
 class AddPartitionsToTxnTransaction:
     transactional_id: Annotated[str, "string 4+"] = ""
     producer_id: Annotated[int, "int64 4+"] = 0
@@ -19,7 +21,7 @@ class AddPartitionsToTxnTransaction:
     topics: Annotated[list[AddPartitionsToTxnTopic], "[] 4+"] = field(default_factory=list)
 
 
-@dataclass(slots=True, kw_only=True)
+@structure
 class AddPartitionsToTxnRequest:
     transactions: Annotated[list[AddPartitionsToTxnTransaction], "[] 4+"] = field(default_factory=list)
     v3_and_below_transactional_id: Annotated[str, "string 0-3"] = ""
@@ -28,25 +30,25 @@ class AddPartitionsToTxnRequest:
     v3_and_below_topics: Annotated[list[AddPartitionsToTxnTopic], "[] 0-3"] = field(default_factory=list)
 
 
-@dataclass(slots=True, kw_only=True)
+@structure
 class AddPartitionsToTxnPartitionResult:
     partition_index: Annotated[int, "int32"] = 0
     partition_error_code: Annotated[int, "int16"] = 0
 
 
-@dataclass(slots=True, kw_only=True)
+@structure
 class AddPartitionsToTxnTopicResult:
     name: Annotated[str, "string"] = ""
     results_by_partition: Annotated[list[AddPartitionsToTxnPartitionResult], "[]"] = field(default_factory=list)
 
 
-@dataclass(slots=True, kw_only=True)
+@structure
 class AddPartitionsToTxnResult:
     transactional_id: Annotated[str, "string 4+"] = ""
     topic_results: Annotated[list[AddPartitionsToTxnTopicResult], "[] 4+"] = field(default_factory=list)
 
 
-@dataclass(slots=True, kw_only=True)
+@structure
 class AddPartitionsToTxnResponse:
     throttle_time_ms: Annotated[int, "int32"] = 0
     error_code: Annotated[int, "int16 4+"] = 0
@@ -56,7 +58,7 @@ class AddPartitionsToTxnResponse:
     )
 
 
-@dataclass(slots=True, kw_only=True)
+@structure
 class AddOffsetsToTxnRequest:
     transactional_id: Annotated[str, "string"] = ""
     producer_id: Annotated[int, "int64"] = 0
@@ -64,13 +66,13 @@ class AddOffsetsToTxnRequest:
     group_id: Annotated[str, "string"] = ""
 
 
-@dataclass(slots=True, kw_only=True)
+@structure
 class AddOffsetsToTxnResponse:
     throttle_time_ms: Annotated[int, "int32"] = 0
     error_code: Annotated[int, "int16"] = 0
 
 
-@dataclass(slots=True, kw_only=True)
+@structure
 class EndTxnRequest:
     transactional_id: Annotated[str, "string"] = ""
     producer_id: Annotated[int, "int64"] = 0
@@ -78,7 +80,7 @@ class EndTxnRequest:
     committed: Annotated[bool, "bool"] = False
 
 
-@dataclass(slots=True, kw_only=True)
+@structure
 class EndTxnResponse:
     throttle_time_ms: Annotated[int, "int32"] = 0
     error_code: Annotated[int, "int16"] = 0
@@ -86,13 +88,13 @@ class EndTxnResponse:
     producer_epoch: Annotated[int, "int16 5+"] = -1
 
 
-@dataclass(slots=True, kw_only=True)
+@structure
 class WritableTxnMarkerTopic:
     name: Annotated[str, "string"] = ""
     partition_indexes: Annotated[list[int], "[]int32"] = field(default_factory=list)
 
 
-@dataclass(slots=True, kw_only=True)
+@structure
 class WritableTxnMarker:
     producer_id: Annotated[int, "int64"] = 0
     producer_epoch: Annotated[int, "int16"] = 0
@@ -102,35 +104,35 @@ class WritableTxnMarker:
     transaction_version: Annotated[int, "int8 2+"] = 0
 
 
-@dataclass(slots=True, kw_only=True)
+@structure
 class WriteTxnMarkersRequest:
     markers: Annotated[list[WritableTxnMarker], "[]"] = field(default_factory=list)
 
 
-@dataclass(slots=True, kw_only=True)
+@structure
 class WritableTxnMarkerPartitionResult:
     partition_index: Annotated[int, "int32"] = 0
     error_code: Annotated[int, "int16"] = 0
 
 
-@dataclass(slots=True, kw_only=True)
+@structure
 class WritableTxnMarkerTopicResult:
     name: Annotated[str, "string"] = ""
     partitions: Annotated[list[WritableTxnMarkerPartitionResult], "[]"] = field(default_factory=list)
 
 
-@dataclass(slots=True, kw_only=True)
+@structure
 class WritableTxnMarkerResult:
     producer_id: Annotated[int, "int64"] = 0
     topics: Annotated[list[WritableTxnMarkerTopicResult], "[]"] = field(default_factory=list)
 
 
-@dataclass(slots=True, kw_only=True)
+@structure
 class WriteTxnMarkersResponse:
     markers: Annotated[list[WritableTxnMarkerResult], "[]"] = field(default_factory=list)
 
 
-@dataclass(slots=True, kw_only=True)
+@structure
 class TxnOffsetCommitRequestPartition:
     partition_index: Annotated[int, "int32"] = 0
     committed_offset: Annotated[int, "int64"] = 0
@@ -138,13 +140,13 @@ class TxnOffsetCommitRequestPartition:
     committed_metadata: Annotated[str | None, "string 0+ null 0+"] = ""
 
 
-@dataclass(slots=True, kw_only=True)
+@structure
 class TxnOffsetCommitRequestTopic:
     name: Annotated[str, "string"] = ""
     partitions: Annotated[list[TxnOffsetCommitRequestPartition], "[]"] = field(default_factory=list)
 
 
-@dataclass(slots=True, kw_only=True)
+@structure
 class TxnOffsetCommitRequest:
     transactional_id: Annotated[str, "string"] = ""
     group_id: Annotated[str, "string"] = ""
@@ -156,19 +158,19 @@ class TxnOffsetCommitRequest:
     topics: Annotated[list[TxnOffsetCommitRequestTopic], "[]"] = field(default_factory=list)
 
 
-@dataclass(slots=True, kw_only=True)
+@structure
 class TxnOffsetCommitResponsePartition:
     partition_index: Annotated[int, "int32"] = 0
     error_code: Annotated[int, "int16"] = 0
 
 
-@dataclass(slots=True, kw_only=True)
+@structure
 class TxnOffsetCommitResponseTopic:
     name: Annotated[str, "string"] = ""
     partitions: Annotated[list[TxnOffsetCommitResponsePartition], "[]"] = field(default_factory=list)
 
 
-@dataclass(slots=True, kw_only=True)
+@structure
 class TxnOffsetCommitResponse:
     throttle_time_ms: Annotated[int, "int32"] = 0
     topics: Annotated[list[TxnOffsetCommitResponseTopic], "[]"] = field(default_factory=list)
