@@ -324,7 +324,10 @@ def test_a_connection_that_sends_garbage_is_closed_and_hurts_no_other() -> None:
 
 def test_a_turn_is_counted_as_busy_and_when_it_is_long_as_a_stall() -> None:
     channel = channel_of(lambda *_: DescribeClusterResponse())
-    channel.add_shortcut(60, lambda frame: b"short")
+    channel.add_shortcut(60, lambda frame: b"short" if len(frame) == 4 else None)
+    for _ in range(3):
+        assert channel.answer_shortly(memoryview(b"\0\x3c\0\0")) == b"short"
+    assert channel.answer_shortly(memoryview(b"\0\x3c\0\0\0")) is None
     channel.count_turn(0.25, 3)
     channel.count_turn(0.0, 0)
     assert channel.busy_seconds == 0.25

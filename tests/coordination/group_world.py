@@ -5,6 +5,7 @@ or was answered before; `restarted` gives what a coordinator would be that is lo
 """
 
 from collections.abc import Iterable, Iterator
+from copy import deepcopy
 from dataclasses import dataclass, field
 from itertools import count
 from typing import Any, NamedTuple
@@ -253,8 +254,16 @@ class World:
             ],
         )
         ticket = self.ticket()
-        self.perform(self.coordinator.commit_offsets(ticket, version, request, self.now_ms))
+        twin = deepcopy(self.coordinator, {id(self): self, id(self.topics): self.topics})
+        plain = twin.commit_plain_offsets(version, request, self.now_ms)
+        if plain is None:
+            assert state_of_offsets(twin) == state_of_offsets(self.coordinator), "what is left to the long way is done"
+        step = self.perform(self.coordinator.commit_offsets(ticket, version, request, self.now_ms))
         (answered,) = self.answer(ticket).topics
+        if plain is not None:
+            assert plain == step.records
+            assert not any(partition.error_code for partition in answered.partitions)
+            assert state_of_offsets(twin) == state_of_offsets(self.coordinator), "the short way does something else"
         assert (answered.name, answered.topic_id) == (topic, request.topics[0].topic_id)
         assert [partition.partition_index for partition in answered.partitions] == list(offsets)
         return [ErrorCode(partition.error_code) for partition in answered.partitions]
@@ -359,6 +368,12 @@ def compacted(log: list[LogEntry]) -> Iterator[LogEntry]:
         is_live = entry.record is None or (last[key] == index and entry.record.value is not None)
         if is_live or key in in_transactions:
             yield entry
+
+
+def state_of_offsets(coordinator: GroupCoordinator) -> object:
+    """All that a commit changes."""
+    timers = coordinator.timers
+    return vars(coordinator.offsets), timers._deadlines, timers._armed, set(coordinator.groups)
 
 
 def settled_state(group: ClassicGroup) -> object:

@@ -3,6 +3,7 @@
 import pytest
 
 from barnabas.coordination.group_records import OffsetCommitKey, OffsetCommitValue
+from barnabas.coordinator_config import GroupConfig
 from barnabas.wire.errors import ErrorCode
 from barnabas.wire.messages.offsets import (
     OffsetDeleteRequest,
@@ -49,6 +50,14 @@ def test_errors_are_told_partition_by_partition(world: World) -> None:
     assert world.commit({0: 5}, topic="unknown", version=10) == [ErrorCode.UNKNOWN_TOPIC_ID]
     assert world.commit({1: 5}, metadata="x" * 4097) == [ErrorCode.OFFSET_METADATA_TOO_LARGE]
     assert world.commit({1: 5}, metadata="x" * 4096) == [OK]
+
+
+def test_metadata_that_no_record_can_hold_is_too_large_whatever_the_setting() -> None:
+    world = World(config=GroupConfig(offset_metadata_max_bytes=60_000))
+    assert world.commit({0: 5}, metadata="x" * 32_767) == [OK]
+    assert world.commit({0: 5}, metadata="x" * 32_768) == [ErrorCode.OFFSET_METADATA_TOO_LARGE]
+    assert world.commit({0: 5}, metadata="\u20ac" * 10_922) == [OK]
+    assert world.commit({0: 5}, metadata="\u20ac" * 10_923) == [ErrorCode.OFFSET_METADATA_TOO_LARGE]
 
 
 def test_a_commit_that_brings_nothing_makes_no_group(world: World) -> None:

@@ -12,6 +12,7 @@ Rule 3: time for machines goes on evenly, whatever happens to the clock on the w
 """
 
 import logging
+import struct
 from collections.abc import Callable, Collection, Iterator
 from dataclasses import dataclass
 from itertools import islice
@@ -40,6 +41,9 @@ COMMIT_TIMEOUT_MS = 5_000
 RELOAD_MS = 1_000
 """How long after a log could not be read it is tried again; and when a shard fails that was just loaded."""
 
+
+STRING_BYTES_MAX = 32767
+"""The records of coordinators have lengths of two bytes, where requests may have longer ones."""
 
 RECORDS_A_TURN = 500
 """So many records are replayed before others have their turn: some milliseconds."""
@@ -156,6 +160,8 @@ class CoordinatorShards(Generic[M]):
         image = self._options.cache.topics.get(self._options.topic)
         if image is None:
             raise ApiError(ErrorCode.COORDINATOR_NOT_AVAILABLE, f"there is no topic {self._options.topic} yet")
+        if len(key) > STRING_BYTES_MAX // 4 and len(key.encode()) > STRING_BYTES_MAX:
+            raise ApiError(ErrorCode.UNKNOWN_SERVER_ERROR, "no record of a coordinator has room for so long a name")
         return partition_for(key, len(image.partitions))
 
     def shard_of(self, key: str) -> Shard[M]:
@@ -178,6 +184,11 @@ class CoordinatorShards(Generic[M]):
         """Return the shard of a partition if it is there and has read its log."""
         shard = self._shards.get(index)
         return shard if shard is not None and shard.is_loaded else None
+
+    def find_loaded_of(self, key: str) -> Shard[M] | None:
+        """Return the shard of a group or a transactional id if it is there and has read its log."""
+        image = self._options.cache.topics.get(self._options.topic)
+        return None if image is None else self.find_loaded(partition_for(key, len(image.partitions)))
 
     @property
     def loaded(self) -> list[Shard[M]]:
@@ -274,10 +285,17 @@ class CoordinatorShards(Generic[M]):
                 self._finish(shard, step)
             else:
                 self._watch(_DelayedStep(shard, step, self))
-        deadline_ms = shard.machine.next_deadline_ms
-        if deadline_ms is not None and (shard.timer is None or deadline_ms < shard.wake_up_ms):
-            self._set_timer(shard, deadline_ms)  # A timer that comes too early looks again.
+        self._look_at_timer(shard)
         return True
+
+    def persist(self, shard: Shard[M], records: Collection[CoordinatorRecord]) -> None:
+        """Persist records whose client waits for no ticket; raises ApiError with what that client is to be told."""
+        try:
+            self._append(shard.partition, records, None)
+        except ApiError as error:
+            self._fail(shard, Step(), error)
+            raise ApiError(_told_to_client(error.code), error.message) from None
+        self._look_at_timer(shard)
 
     def tell(self, shard: Shard[M], ticket: Any, message: Any) -> None:
         """Answer with something that was read from a machine, when all that it rests on is safe."""
@@ -285,7 +303,10 @@ class CoordinatorShards(Generic[M]):
 
     def _append(self, partition: Partition, records: Collection[CoordinatorRecord], producer: Producer | None) -> None:
         now_ms = self._options.clock.now_ms()
-        rows = [encode(record) for record in records]
+        try:
+            rows = [encode(record) for record in records]
+        except struct.error as error:
+            raise ApiError(ErrorCode.INVALID_RECORD, f"a record can not be written: {error}") from None
         if producer is None:
             partition.append_own(OwnBatch(rows, now_ms))
         else:
@@ -323,6 +344,11 @@ class CoordinatorShards(Generic[M]):
         if last_ms is not None and now_ms - last_ms < RELOAD_MS and partition.is_leader:
             shard = self._shards[index] = Shard(partition, self._options.make(partition))
             shard.timer = self._scheduler.call_later(RELOAD_MS, lambda: self._reload(index))
+
+    def _look_at_timer(self, shard: Shard[M]) -> None:
+        deadline_ms = shard.machine.next_deadline_ms
+        if deadline_ms is not None and (shard.timer is None or deadline_ms < shard.wake_up_ms):
+            self._set_timer(shard, deadline_ms)  # A timer that comes too early looks again.
 
     def _set_timer(self, shard: Shard[M], deadline_ms: int) -> None:
         if shard.timer is not None:

@@ -78,6 +78,24 @@ class _Version(NamedTuple):
     stats: ApiStats
 
 
+class _Shortcut:
+    """The short way of one API, and how many requests of a turn took it."""
+
+    __slots__ = ("answer", "answered", "stats")
+
+    def __init__(self, answer: Callable[[memoryview], bytes | None], stats: ApiStats) -> None:
+        self.answer = answer
+        self.stats = stats
+        self.answered = 0
+
+    def count_turn(self, seconds: float) -> None:
+        """Count the requests of a turn that is over."""
+        if self.answered:
+            self.stats.requests += self.answered
+            self.stats.time.add(seconds, self.answered)
+            self.answered = 0
+
+
 class Request:
     """A request and, in time, its answer."""
 
@@ -173,10 +191,9 @@ class RequestChannel:
         self.busy_seconds = 0.0
         """How long the loop was busy with requests in all; the rest of the time it was idle."""
         self.faults: Faults | None = None
-        self._shortcut: Callable[[memoryview], bytes | None] | None = None
-        self._shortcut_key = -1
+        self._shortcuts: dict[int, _Shortcut] = {}
         self._plain: PlainProduce | None = None
-        self._shortcut_stats = ApiStats()
+        self._plain_shortcut: _Shortcut
 
     # From bytes to an answer.
 
@@ -187,25 +204,27 @@ class RequestChannel:
 
         `plain` takes several at once where it can, and is asked first.
         """
-        self._shortcut = shortcut
-        self._plain = plain
-        self._shortcut_key = api_key
-        self._shortcut_stats = self.api_stats[api_key]
+        added = self._shortcuts[api_key] = _Shortcut(shortcut, self.api_stats[api_key])
+        if plain is not None:
+            self._plain, self._plain_shortcut = plain, added
 
     def take_plain(self, view: memoryview, start: int, filled: int, frame_bytes_max: int) -> tuple[int, int, bytes]:
         """Serve the plain produce requests that stand first: where the rest begins, how many, and all their answers."""
         if self._plain is None or (self.faults is not None and self.faults.is_any_waiting):
             return start, 0, b""
-        return self._plain.take(view, start, filled, frame_bytes_max, self._clock.now_ms())
+        taken = self._plain.take(view, start, filled, frame_bytes_max, self._clock.now_ms())
+        self._plain_shortcut.answered += taken[1]
+        return taken
 
     def answer_shortly(self, frame: memoryview) -> bytes | None:
         """Return the answer to a request that can be answered the short way, or None for all others."""
-        # The key of an API has two bytes, and no API has a key that needs the first.
-        if frame[1] != self._shortcut_key or self._shortcut is None:
+        shortcut = self._shortcuts.get(frame[0] << 8 | frame[1])
+        if shortcut is None or (self.faults is not None and self.faults.is_any_waiting):
             return None
-        if self.faults is not None and self.faults.is_any_waiting:
-            return None
-        return self._shortcut(frame)
+        answer = shortcut.answer(frame)
+        if answer is not None:
+            shortcut.answered += 1
+        return answer
 
     def handle(self, peer: Peer, frame: memoryview, now: float) -> Request:
         """Serve one request; raises DecodeError for one that can not be understood."""
@@ -334,8 +353,8 @@ class RequestChannel:
         """
         self.busy_seconds += seconds
         if short_answers:
-            self._shortcut_stats.requests += short_answers
-            self._shortcut_stats.time.add(seconds, short_answers)
+            for shortcut in self._shortcuts.values():
+                shortcut.count_turn(seconds)
         if seconds >= STALL_SECONDS:
             self.stalls.add(seconds)
 

@@ -168,6 +168,12 @@ class GroupCoordinator:
         """Answer OffsetCommit; names of topics that came as ids are filled in."""
         return self._offset_requests.commit(ticket, version, request, now_ms)
 
+    def commit_plain_offsets(
+        self, version: int, request: OffsetCommitRequest, now_ms: int
+    ) -> list[CoordinatorRecord] | None:
+        """Commit offsets that nothing is wrong with, and return what to persist; None, and nothing done, for others."""
+        return self._offset_requests.commit_plain(version, request, now_ms)
+
     def commit_transactional_offsets(
         self, ticket: Any, version: int, request: TxnOffsetCommitRequest, now_ms: int
     ) -> Step:

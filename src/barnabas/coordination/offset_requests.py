@@ -44,6 +44,7 @@ from barnabas.wire.schema import ZERO_UUID
 COMMIT_VERSION_OF_UNKNOWN_GROUP = 9
 COMMIT_VERSION_OF_TOPIC_IDS = 10
 NO_OFFSET = -1
+METADATA_BYTES_MAX = 32767
 DEFAULT_RETENTION = -1
 
 Put = Callable[[str, str, int, OffsetCommitValue], None]
@@ -90,6 +91,48 @@ class OffsetRequests:
         self._ensure_group(request.group_id, step, now_ms)
         step.replies.append(Reply(ticket, response))
         return step
+
+    def commit_plain(self, version: int, request: OffsetCommitRequest, now_ms: int) -> list[CoordinatorRecord] | None:
+        """Commit offsets that nothing is wrong with, and return what to persist; None if `commit` has to look.
+
+        Nothing has changed then, and whoever asked has no answer yet.
+        """
+        group = self._shard.groups.get(request.group_id)
+        if group is None or request.retention_time_ms != DEFAULT_RETENTION:
+            return None
+        try:
+            check = group.validate_offset_commit(
+                request.member_id, request.group_instance_id, request.generation_id_or_member_epoch, version, False
+            )
+        except ApiError:
+            return None
+        committed = None if check is not None else self._plain(request, now_ms)
+        if not committed:
+            return None
+        for key, value in committed:
+            self._offsets.put(key.group, key.topic, key.partition, value)
+        if isinstance(group, ClassicGroup):
+            self._classic.offsets_committed(group, request.member_id, now_ms)
+        return [CoordinatorRecord(key, value) for key, value in committed]
+
+    def _plain(
+        self, request: OffsetCommitRequest, now_ms: int
+    ) -> list[tuple[OffsetCommitKey, OffsetCommitValue]] | None:
+        """Return what a request commits, or None if there is an error in any of its partitions."""
+        group_id, metadata_max = request.group_id, self._shard.config.offset_metadata_max_bytes
+        committed: list[tuple[OffsetCommitKey, OffsetCommitValue]] = []
+        for topic in request.topics:
+            known = self._shard.topics.by_name(topic.name)
+            if known is None:
+                return None
+            for one in topic.partitions:
+                if not 0 <= one.partition_index < known.partition_count:
+                    return None
+                if one.committed_metadata and _is_too_large(one.committed_metadata, metadata_max):
+                    return None
+                key = OffsetCommitKey(group=group_id, topic=known.name, partition=one.partition_index)
+                committed.append((key, _committed(one, topic.topic_id, now_ms)))
+        return committed
 
     def _validate_commit(
         self, version: int, request: OffsetCommitRequest
@@ -243,6 +286,30 @@ def _as_generation(code: ErrorCode) -> ErrorCode:
     return ErrorCode.ILLEGAL_GENERATION if code == ErrorCode.STALE_MEMBER_EPOCH else code
 
 
+def _is_too_large(metadata: str | None, size_max: int) -> bool:
+    """Tell whether metadata is longer than the setting allows, or than a record can hold."""
+    if not metadata:
+        return False
+    size = len(metadata)
+    return size > size_max or (size > METADATA_BYTES_MAX // 4 and len(metadata.encode()) > METADATA_BYTES_MAX)
+
+
+def _committed(
+    partition: OffsetCommitRequestPartition | TxnOffsetCommitRequestPartition,
+    topic_id: bytes,
+    now_ms: int,
+    expire_ms: int = -1,
+) -> OffsetCommitValue:
+    return OffsetCommitValue(
+        offset=partition.committed_offset,
+        leader_epoch=partition.committed_leader_epoch,
+        metadata=partition.committed_metadata or "",
+        commit_timestamp=now_ms,
+        expire_timestamp=expire_ms,
+        topic_id=topic_id,
+    )
+
+
 class _Commit:
     """One request's commits: plain ones and transactional ones differ in where they are put."""
 
@@ -301,23 +368,15 @@ class _Commit:
         partition: OffsetCommitRequestPartition | TxnOffsetCommitRequestPartition,
     ) -> ErrorCode:
         index = partition.partition_index
-        metadata = partition.committed_metadata or ""
         if not 0 <= index < topic.partition_count:
             return ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
         if self._error or self._check is not None:
             error = self._error or self._error_of(topic, index)
             if error:
                 return error
-        if len(metadata) > self._metadata_max:
+        if _is_too_large(partition.committed_metadata, self._metadata_max):
             return ErrorCode.OFFSET_METADATA_TOO_LARGE
-        value = OffsetCommitValue(
-            offset=partition.committed_offset,
-            leader_epoch=partition.committed_leader_epoch,
-            metadata=metadata,
-            commit_timestamp=self._now_ms,
-            expire_timestamp=self._expire_ms,
-            topic_id=topic_id,
-        )
+        value = _committed(partition, topic_id, self._now_ms, self._expire_ms)
         self._put(self._group_id, topic.name, index, value)
         key = OffsetCommitKey(group=self._group_id, topic=topic.name, partition=index)
         self._records.append(CoordinatorRecord(key, value))

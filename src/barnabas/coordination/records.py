@@ -86,7 +86,8 @@ def _key_encoder(key: Hashable) -> tuple[RecordKind, bytes, Encoder]:
 
 
 @cache
-def _value_encoder(kind: RecordKind, version: int) -> tuple[bytes, Encoder]:
+def _value_encoder(key: Hashable, version: int) -> tuple[bytes, Encoder]:
+    kind = _BY_KEY[key]
     return _KIND.pack(version), encoder_for(kind.value, version, version >= kind.flexible_since)
 
 
@@ -97,7 +98,7 @@ def encode(record: CoordinatorRecord) -> tuple[bytes, bytes | None]:
     if record.value is None:
         return key, None
     version = _offset_commit_version(record.value) if kind.kind == OFFSET_COMMIT else kind.version
-    number, encode_value = _value_encoder(kind, version)
+    number, encode_value = _value_encoder(kind.key, version)
     return key, number + encode_value(record.value)[0]
 
 

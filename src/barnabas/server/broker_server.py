@@ -18,6 +18,7 @@ from enum import Enum
 from typing import Any
 
 from barnabas.broker import disk_watch
+from barnabas.broker.apis.commit_shortcut import OFFSET_COMMIT_KEY, CommitShortcut
 from barnabas.broker.apis.produce import ProduceShortcut
 from barnabas.broker.bulk_loads import BulkLoads
 from barnabas.broker.coordinator_shards import CoordinatorShards
@@ -296,6 +297,8 @@ class BrokerServer:
         self.channel = RequestChannel(self.services, routes(), self._clock, queued_max)
         shortcut = ProduceShortcut(self.services)
         self.channel.add_shortcut(PRODUCE_KEY, shortcut, shortcut.plain)
+        commit_stats = self.channel.api_stats[OFFSET_COMMIT_KEY]
+        self.channel.add_shortcut(OFFSET_COMMIT_KEY, CommitShortcut(self.services, commit_stats))
 
     def _move_replicas(self) -> None:
         self._replica_moves = ReplicaMoves(
