@@ -303,9 +303,9 @@ class LogConfig:
 
     @property
     def takes_plain(self) -> bool:
-        """Whether batches are stored as they come, and acknowledged by one replica as soon as they are in its log."""
+        """Whether plain batches are stored as they come, and acknowledged as soon as they are in one replica's log."""
         return (
-            self.compression_type == "producer"
+            self.compression_type in ("producer", "uncompressed")
             and self.message_timestamp_type == "CreateTime"
             and self.flush_messages == LONG_MAX
             and self.min_insync_replicas <= 1

@@ -89,7 +89,10 @@ def state_of(log: Log, files: MemoryFiles) -> dict[str, Any]:
     return {
         "segments": segments,
         "end": (log.log_end, log.log_end_offset, log.high_watermark),
-        "producers": sorted(log.producers.producers),
+        "producers": {
+            number: {name: getattr(entry, name) for name in entry.__slots__}
+            for number, entry in log.producers.producers.items()
+        },
         "files": sorted(files.names("/data/orders-0")),
     }
 
@@ -138,6 +141,7 @@ CONFIGS = [
     {"message_timestamp_type": "LogAppendTime"},
     {"message_timestamp_before_max_ms": 40, "message_timestamp_after_max_ms": 1000},
     {"compression_type": "gzip"},
+    {"compression_type": "uncompressed"},
     {"segment_ms": 20},
 ]
 
@@ -157,6 +161,79 @@ def test_the_short_way_and_the_long_way_make_the_same_log(
     assert state_of(a_log(short_files, "/data/orders-0"), short_files) == state_of(
         a_log(long_files, "/data/orders-0"), long_files
     )
+
+
+SEQUENCES = 2**31
+HISTORY = st.lists(
+    st.tuples(
+        st.integers(1, 2),
+        st.sampled_from(
+            ["next", "next", "next", "again", "gap", "epoch", "old epoch", "transaction", "marker", "restart"]
+        ),
+        st.integers(1, 3),
+    ),
+    max_size=25,
+)
+
+
+@pytest.mark.parametrize("module", MODULES)
+@given(history=HISTORY, first=st.sampled_from([0, SEQUENCES - 3]), config=st.sampled_from(CONFIGS[:3]))
+def test_producers_are_remembered_by_the_short_way_as_by_the_long_way(
+    module: ModuleType, history: list[tuple[int, str, int]], first: int, config: dict[str, Any]
+) -> None:
+    short_files, long_files = MemoryFiles(), MemoryFiles()
+    short, long = (a_log(files, "/data/orders-0", **config) for files in (short_files, long_files))
+    following, epochs, last = {1: first, 2: 0}, {1: 1, 2: 1}, {1: sent_by(1, 0), 2: sent_by(2, 0)}
+    for producer, kind, count in history:
+        batch = sent_by(producer, following[producer], count, epoch=epochs[producer])
+        if kind == "again":
+            batch = last[producer]
+        elif kind == "gap":
+            batch = sent_by(producer, (following[producer] + 5) % SEQUENCES, count, epoch=epochs[producer])
+        elif kind == "epoch":
+            epochs[producer] += 1
+            batch = sent_by(producer, 0, count, epoch=epochs[producer])
+            following[producer] = 0
+        elif kind == "old epoch":
+            batch = sent_by(producer, following[producer], count, epoch=epochs[producer] - 1)
+        elif kind == "transaction":
+            batch = sent_by(producer, following[producer], count, epoch=epochs[producer], transactional=True)
+        elif kind == "marker":
+            marker = marker_of(producer, commit=count > 1, epoch=epochs[producer])
+            for log in (short, long):
+                log.append_as_leader(bytearray(marker), 0, is_client=False)
+                log.high_watermark_to_end()
+            continue
+        elif kind == "restart":
+            short.close()
+            long.close()
+            short, long = (a_log(files, "/data/orders-0", **config) for files in (short_files, long_files))
+            short.high_watermark_to_end()
+            long.high_watermark_to_end()
+            continue
+        before = short.log_end_offset
+        assert append_either(module, short, batch) == append_long(long, batch)
+        if short.log_end_offset > before and kind != "again":
+            following[producer] = (following[producer] + count) % SEQUENCES
+            last[producer] = batch
+        assert state_of(short, short_files) == state_of(long, long_files)
+
+
+@pytest.mark.parametrize("module", MODULES)
+def test_batches_that_follow_each_other_go_the_short_way(module: ModuleType, memory_files: MemoryFiles) -> None:
+    log = a_log(memory_files, "/data/orders-0")
+    fill(log, 2)
+    end = log.log_end_offset
+    assert append_plain(module, log, sent_by(1, 0, 2)) == -1, "nothing is known of this producer"
+    append_long(log, sent_by(1, 0, 2))
+    assert append_plain(module, log, sent_by(1, 2, 3)) == end + 2
+    assert append_plain(module, log, sent_by(1, 2, 3)) == -1, "it was sent before"
+    assert append_plain(module, log, sent_by(1, 7)) == -1, "some are missing"
+    assert append_plain(module, log, sent_by(1, 5, epoch=1)) == -1, "another epoch starts at 0"
+    assert append_plain(module, log, sent_by(1, 5, transactional=True)) == -1, "it opens a transaction"
+    append_long(log, sent_by(1, 5, transactional=True))
+    assert append_plain(module, log, sent_by(1, 6)) == -1, "it is not in the transaction"
+    assert append_plain(module, log, sent_by(1, 6, transactional=True)) == end + 6
 
 
 @pytest.mark.parametrize("module", MODULES)

@@ -328,11 +328,11 @@ class PlainProduce:
         now_ms: cython.longlong,
     ) -> cython.bint:
         """Append the batch of the frame at `place` of the view, and tell whether it was a plain one."""
-        version, head, transactional, topic, topic_end, start, end = _locate(frame, len(frame))
+        version, head, _transactional, topic, topic_end, start, end = _locate(frame, len(frame))
         acks: cython.longlong
         first_offset: cython.longlong
         target: PlainTarget
-        if version < 0 or transactional:
+        if version < 0:
             return False
         acks = _read_int16(frame, head)
         if acks < -1 or acks > 1:

@@ -7,8 +7,9 @@
 `Log` and `LogSegment` are made of these two, so that everybody sees what an append has changed. Numbers of a compiled
 class cost nothing to change, which the attributes of a Python object do: this is what most requests come by.
 
-A plain batch is what almost every producer sends to almost every topic: one batch of magic 2, uncompressed, without a
-producer id, for a topic that takes batches as they come and acknowledges them when they are in the log.
+A plain batch is what almost every producer sends to almost every topic: one batch of magic 2, uncompressed, for a topic
+that takes batches as they come and acknowledges them when they are in the log. An idempotent producer's is plain if it
+follows the last one that is known of that producer, in the same epoch, and in the transaction that is open, if one is.
 
 Rule 1: `append_plain` does what `Log.append_as_leader` does, and tests compare the two; what is not plain, or is to be
 refused, or needs a roll, it leaves to that one and answers -1. Nothing is changed then but the offset and the epoch
@@ -34,6 +35,7 @@ DISTANCE_MAX = 1 << 61
 """Timestamps and their distances are plain below this: sums of two stay inside 64 bits."""
 
 _FAR = cython.declare(cython.longlong, DISTANCE_MAX)
+_SEQUENCE_MAX = cython.declare(cython.longlong, 2**31 - 1)
 _crc32c = crc32c.crc32c
 _read_plain_batch = kernel.read_plain_batch
 
@@ -144,8 +146,8 @@ class LogEnd:
             return NO_OFFSET
         if size > self.batch_bytes_max or position + size > self.segment_bytes:
             return NO_OFFSET
-        # The first byte of a producer id has the sign of it; and a watermark that ends a transaction is seen to there.
-        if data[start + 43] < 0x80 or leader_epoch > self.leader_epochs.latest or self.producers.unreplicated:
+        # A watermark that ends a transaction is seen to there.
+        if leader_epoch > self.leader_epochs.latest or self.producers.unreplicated:
             return NO_OFFSET
         checked = _read_plain_batch(data, start, first_offset, leader_epoch)
         if checked is None:
@@ -155,6 +157,11 @@ class LogEnd:
         if header[1] + 12 != size or header[6] > self.offset_max - first_offset or (keyless and self.refuses_keyless):
             return NO_OFFSET
         last_offset = first_offset + header[6]
+        producer = None
+        if header[9] >= 0:
+            producer = self.producers.find_next(header[9], header[10], header[11], header[5] != 0)
+            if producer is None:
+                return NO_OFFSET
         if base_timestamp < 0 or base_timestamp > _FAR or oldest < -_FAR or newest > _FAR or newest < -_FAR:
             return NO_OFFSET
         oldest += base_timestamp
@@ -166,6 +173,8 @@ class LogEnd:
         if _crc32c(data[start + 21 : end]) != header[4]:
             return NO_OFFSET
         self._write(data[start:end], first_offset, last_offset, newest)
+        if producer is not None:
+            producer.remember((header[11] + header[6]) & _SEQUENCE_MAX, last_offset, header[6], newest)
         self.end_offset = last_offset + 1
         self.is_touched = True
         self._watermark_to_end()
