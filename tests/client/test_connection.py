@@ -12,6 +12,7 @@ from barnabas.client.connection import Connection, ConnectionFailedError, Unsupp
 from barnabas.client.options import Address, ClientOptions
 from barnabas.wire.frames import RESPONSE_HEADER, SIZE
 from barnabas.wire.messages.api_versions import ApiVersion, ApiVersionsResponse
+from barnabas.wire.messages.fetch import FetchableTopicResponse, FetchRequest, FetchResponse, PartitionData
 from barnabas.wire.messages.metadata import DescribeClusterRequest, DescribeClusterResponse, MetadataRequest
 from barnabas.wire.messages.producers import InitProducerIdRequest, InitProducerIdResponse
 from barnabas.wire.schema import Versions
@@ -107,6 +108,36 @@ def test_a_long_answer_comes_whole() -> None:
     with FakeBroker(topics=topics) as broker, connected(broker) as connection:
         answer = connection.request(MetadataRequest(topics=None))
         assert [topic.name for topic in answer.topics] == list(topics)
+
+
+def test_the_memory_of_large_answers_is_used_again_once_nobody_looks_at_it() -> None:
+    sizes = [3_000_000, 2_000_000, 2_500_000, 2_900_000, 4_000_000, 100]
+
+    def fetch(request: Any, version: int) -> FetchResponse:
+        records = bytes([request.max_wait_ms]) * sizes[request.max_wait_ms]
+        row = PartitionData(partition_index=0, records=records)
+        return FetchResponse(responses=[FetchableTopicResponse(topic="orders", partitions=[row])])
+
+    with FakeBroker({"Fetch": fetch}) as broker, connected(broker) as connection:
+
+        def records(number: int) -> memoryview:
+            answer = connection.request(FetchRequest(max_wait_ms=number), 12)
+            found: memoryview = answer.responses[0].partitions[0].records
+            return found
+
+        kept = records(0)
+        memory = kept.obj
+        read: list[object] = []
+        for number in range(1, len(sizes)):
+            view = records(number)
+            assert view == bytes([number]) * sizes[number]
+            assert view.obj is not memory
+            read.append(view.obj)
+            del view
+        assert kept == bytes(sizes[0])
+        assert len({id(each) for each in read[:4]}) == 1
+        del kept
+        assert any(records(number).obj is memory for number in range(2))
 
 
 @pytest.mark.parametrize(

@@ -15,7 +15,15 @@ from barnabas.model import TopicPartition
 from barnabas.records.builder import build_batch
 from barnabas.records.codecs import Codec
 from barnabas.records.legacy import NO_TIMESTAMP_TYPE
-from barnabas.spark.columns import BatchEncoder, RowBuilder, partitions_of_keys, rows_by_partition
+from barnabas.spark.columns import (
+    BatchEncoder,
+    OpenBatch,
+    RowBuilder,
+    chosen_rows,
+    partitions_of_keys,
+    row_columns,
+    rows_by_partition,
+)
 from barnabas.spark.errors import PipelineError
 from barnabas.spark.schema import arrow_schema
 from tests.records.message_sets import build_message_set
@@ -159,6 +167,30 @@ def test_a_record_without_a_time_stays_one() -> None:
         42,
     )
     assert next(whole_batches(memoryview(data))).records()[0].timestamp == -1
+
+
+@pytest.mark.parametrize("codec", [Codec.NONE, Codec.LZ4])
+def test_an_open_batch_takes_rows_of_several_pieces_and_is_used_again(codec: Codec) -> None:
+    open_batch = OpenBatch(codec=codec, batch_size=100)
+    pieces = [[b"a" * 30, b"b" * 30], [b"c" * 30, b"d" * 500, b"e" * 30], [b"f", b"g"]]
+    found: list[list[tuple[bytes | None, int]]] = []
+
+    def seal() -> None:
+        (batch,) = whole_batches(open_batch.seal())
+        batch.check()
+        found.append([((record.value or b"")[:1], record.timestamp) for record in batch.records()])
+        assert open_batch.is_empty
+
+    for time, values in enumerate(pieces):
+        rows = pa.RecordBatch.from_arrays([pa.array(values)], ["value"])
+        columns, chosen = row_columns(rows, 42 + time), chosen_rows(rows, None)
+        first = open_batch.add(columns, chosen, 0)
+        while first < len(chosen):
+            seal()
+            first = open_batch.add(columns, chosen, first)
+    seal()
+    # A row that is larger than any batch has one for itself, and those behind it have the usual size again.
+    assert found == [[(b"a", 42), (b"b", 42)], [(b"c", 43)], [(b"d", 43)], [(b"e", 43), (b"f", 44), (b"g", 44)]]
 
 
 def test_headers_count_as_bytes_too() -> None:

@@ -135,11 +135,16 @@ def seal_batch(header: BatchHeader, body: Buffer, level: int | None = None) -> b
     if body and header.codec != Codec.NONE:
         body = compress(Codec(header.codec), body, level)
     batch = bytearray(HEADER_SIZE + len(body))
+    batch[HEADER_SIZE:] = body
+    seal_in_place(header, batch)
+    return batch
+
+
+def seal_in_place(header: BatchHeader, batch: bytearray | memoryview) -> None:
+    """Puts the header in front of records that lie where they are to be; length and checksum are made here."""
     HEADER.pack_into(batch, 0, *header)
     _LENGTH.pack_into(batch, LENGTH_POSITION, len(batch) - LOG_OVERHEAD)
-    batch[HEADER_SIZE:] = body
     restamp_crc(batch, 0, len(batch))
-    return batch
 
 
 def _timestamp(record: NewRecord | Record) -> int:

@@ -476,56 +476,57 @@ class RowColumns:
                 size += self.header_names.size(header) + self.header_values.size(header)
         return size
 
-    def measure(
-        self, rows: cython.const[cython.int][::1], first: cython.Py_ssize_t, size_max: cython.Py_ssize_t
-    ) -> tuple[int, int]:
-        """Answers up to which of these rows, from `first` on, records fit into so many bytes, and the bytes they take.
-
-        There is always one record, however large it is.
-        """
-        index: cython.Py_ssize_t = first
-        total: cython.Py_ssize_t = 0
-        size: cython.Py_ssize_t
-        count: cython.Py_ssize_t = len(rows)
-        base_time: cython.longlong
-        with cython.nogil:
-            base_time = self.time(rows[first])
-            while index < count:
-                size = self.record_size(rows[index], index - first, base_time)
-                size += _varint_size(size)
-                if total + size > size_max and index > first:
-                    break
-                total += size
-                index += 1
-        return index, total
+    def first_size(self, row: cython.Py_ssize_t) -> int:
+        """Answers how many bytes a row takes as the first record of a batch."""
+        size: cython.Py_ssize_t = self.record_size(row, 0, self.time(row))
+        return _varint_size(size) + size
 
     def write(
         self,
         rows: cython.const[cython.int][::1],
         first: cython.Py_ssize_t,
-        last: cython.Py_ssize_t,
         target: cython.uchar[::1],
         position: cython.Py_ssize_t,
-    ) -> tuple[int, int]:
-        """Writes the records of these rows into the room `measure` found, and answers base and greatest timestamp."""
-        index: cython.Py_ssize_t
+        batch: tuple,
+    ) -> tuple[int, int, int, int]:
+        """Adds the records of these rows, from `first` on, to a batch, as far as the target has room for them.
+
+        Args:
+            rows: Which rows, in order.
+            first: The first of them that is not in the batch yet.
+            target: Where the records lie.
+            position: Where the next one goes.
+            batch: How many records the batch has, and its base and greatest timestamp, which count from one on.
+
+        Returns:
+            The first of the rows that had no room, the position behind the records, base and greatest timestamp.
+        """
+        delta: cython.longlong = batch[0]
+        base_time: cython.longlong = batch[1]
+        max_time: cython.longlong = batch[2]
+        index: cython.Py_ssize_t = first
         row: cython.Py_ssize_t
+        size: cython.Py_ssize_t
+        room: cython.Py_ssize_t = len(target)
         header: cython.Py_ssize_t
         headers: cython.longlong
         time: cython.longlong
-        base_time: cython.longlong
-        max_time: cython.longlong
+        count: cython.Py_ssize_t = len(rows)
         with cython.nogil:
-            base_time = max_time = self.time(rows[first])
-            for index in range(first, last):
+            if delta == 0 and index < count:
+                base_time = max_time = self.time(rows[index])
+            while index < count:
                 row = rows[index]
+                size = self.record_size(row, delta, base_time)
+                if position + _varint_size(size) + size > room:
+                    break
                 time = self.time(row)
                 if time > max_time:
                     max_time = time
-                position = _write_varint(target, position, self.record_size(row, index - first, base_time))
+                position = _write_varint(target, position, size)
                 target[position] = 0
                 position = _write_varint(target, position + 1, time - base_time)
-                position = _write_varint(target, position, index - first)
+                position = _write_varint(target, position, delta)
                 position = self.keys.write(target, position, row)
                 position = self.values.write(target, position, row)
                 headers = self.header_count(row)
@@ -534,7 +535,9 @@ class RowColumns:
                     for header in range(self.list_offsets[row], self.list_offsets[row + 1]):
                         position = self.header_names.write(target, position, header)
                         position = self.header_values.write(target, position, header)
-        return base_time, max_time
+                index += 1
+                delta += 1
+        return index, position, base_time, max_time
 
 
 @cython.cfunc

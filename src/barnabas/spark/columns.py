@@ -1,14 +1,15 @@
 """Batches of records to Arrow and back, through the compiled kernel: no Python object is made for a record.
 
     RowBuilder      batches of one partition, as they were fetched or lie in a segment  ->  RecordBatches to yield
-    BatchEncoder    RecordBatches of key, value, ...  ->  sealed batches, as a Sender or a segment takes them
+    OpenBatch       rows of key, value, ...  ->  one sealed batch after the other, as a segment takes them
+    BatchEncoder    RecordBatches of key, value, ...  ->  sealed batches, as a Sender takes them
 
 Rule 1: a buffer belongs to one RecordBatch. The next one gets buffers of its own, from Arrow's pool, which gives memory
 again that was used before: touching fresh memory takes longer than decoding.
 """
 
 from collections.abc import Iterator, Sequence
-from functools import lru_cache
+from functools import lru_cache, partial
 from itertools import pairwise
 from typing import Literal
 
@@ -16,9 +17,17 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from barnabas.client.fetched import FetchedBatch
-from barnabas.model import NO_LEADER_EPOCH, TopicPartition
-from barnabas.records.batch import MAGIC, NO_PRODUCER_EPOCH, NO_PRODUCER_ID, NO_SEQUENCE, BatchHeader, read_header
-from barnabas.records.builder import build_batch, seal_batch
+from barnabas.model import NO_LEADER_EPOCH, NO_TIMESTAMP, TopicPartition
+from barnabas.records.batch import (
+    HEADER_SIZE,
+    MAGIC,
+    NO_PRODUCER_EPOCH,
+    NO_PRODUCER_ID,
+    NO_SEQUENCE,
+    BatchHeader,
+    read_header,
+)
+from barnabas.records.builder import build_batch, seal_batch, seal_in_place
 from barnabas.records.codecs import Codec
 from barnabas.records.columns import BytesColumn, HeaderColumns, RecordColumns, RowColumns, partition_keys, sort_rows
 from barnabas.records.legacy import CREATE_TIME_TYPE, LOG_APPEND_TIME_TYPE, message_header
@@ -204,13 +213,90 @@ def _constant(value: str | int, kind: pa.DataType, rows: int) -> pa.Array:
     return _constants(value, kind, 1 << (rows - 1).bit_length()).slice(0, rows)
 
 
-class BatchEncoder:
-    """Turns rows into batches. Keys and values are binary or text; key, timestamp and headers may be missing."""
+class OpenBatch:
+    """A batch that rows are added to until it is full.
+
+    Records are written where they are to lie, behind room for the header. The memory is asked for at once, but the
+    system gives it only as it is written to.
+    """
 
     def __init__(self, *, codec: Codec = Codec.NONE, level: int | None = None, batch_size: int = 512 * 1024) -> None:
         self._codec = codec
         self._level = level
-        self._batch_size = batch_size
+        self._room = HEADER_SIZE + batch_size
+        self._buffer = bytearray()
+        self.touched = 0
+        """How many bytes of memory it has written to, now or for a batch before."""
+        self._begin()
+
+    def _begin(self) -> None:
+        self._count, self._end, self._base_timestamp, self._max_timestamp = 0, HEADER_SIZE, NO_TIMESTAMP, NO_TIMESTAMP
+
+    @property
+    def is_empty(self) -> bool:
+        """Whether there is nothing to seal."""
+        return self._count == 0
+
+    def add(self, columns: RowColumns, chosen: memoryview, first: int) -> int:
+        """Add chosen rows, from `first` on, and return the first that is too many; an empty batch takes one always."""
+        if self._count == 0:
+            room = max(self._room, HEADER_SIZE + columns.first_size(chosen[first]))
+            if len(self._buffer) != room:
+                self._buffer = bytearray(room)
+        batch = (self._count, self._base_timestamp, self._max_timestamp)
+        last, self._end, self._base_timestamp, self._max_timestamp = columns.write(
+            chosen, first, self._buffer, self._end, batch
+        )
+        self._count += last - first
+        self.touched = max(self.touched, self._end)
+        return last
+
+    def seal(self) -> memoryview:
+        """Return the finished batch, which is good until a row is added to the next one."""
+        batch = memoryview(self._buffer)[: self._end]
+        header = self._header()
+        if self._codec == Codec.NONE:
+            seal_in_place(header, batch)
+        else:
+            batch = memoryview(seal_batch(header, batch[HEADER_SIZE:], self._level))
+        self._begin()
+        return batch
+
+    def take(self) -> bytearray:
+        """Return the finished batch in memory of its own."""
+        header, batch = self._header(), self._buffer
+        if self._codec == Codec.NONE:
+            del batch[self._end :]
+            seal_in_place(header, batch)
+            self._buffer = bytearray()
+        else:
+            batch = seal_batch(header, memoryview(batch)[HEADER_SIZE : self._end], self._level)
+        self._begin()
+        return batch
+
+    def _header(self) -> BatchHeader:
+        return BatchHeader(
+            base_offset=0,
+            batch_length=0,
+            leader_epoch=NO_LEADER_EPOCH,
+            magic=MAGIC,
+            crc=0,
+            attributes=int(self._codec),
+            last_offset_delta=self._count - 1,
+            base_timestamp=self._base_timestamp,
+            max_timestamp=self._max_timestamp,
+            producer_id=NO_PRODUCER_ID,
+            producer_epoch=NO_PRODUCER_EPOCH,
+            base_sequence=NO_SEQUENCE,
+            count=self._count,
+        )
+
+
+class BatchEncoder:
+    """Turns rows into batches. Keys and values are binary or text; key, timestamp and headers may be missing."""
+
+    def __init__(self, *, codec: Codec = Codec.NONE, level: int | None = None, batch_size: int = 512 * 1024) -> None:
+        self._batch = partial(OpenBatch, codec=codec, level=level, batch_size=batch_size)
 
     def batches(self, rows: pa.RecordBatch, indexes: pa.Int32Array | None, timestamp_ms: int) -> Iterator[bytearray]:
         """Yield sealed batches of about `batch_size` bytes with these rows, in this order; all rows where None.
@@ -223,36 +309,15 @@ class BatchEncoder:
         Raises:
             PipelineError: A time is before 1970, or a header has no name.
         """
-        if indexes is None:
-            indexes = pa.array(range(rows.num_rows), pa.int32())
-        if len(indexes) == 0:
+        chosen = chosen_rows(rows, indexes)
+        if len(chosen) == 0:
             return
-        chosen = _numbers(indexes)
-        columns = _row_columns(rows, timestamp_ms)
+        columns = row_columns(rows, timestamp_ms)
+        batch = self._batch()
         first = 0
         while first < len(chosen):
-            last, size = columns.measure(chosen, first, self._batch_size)
-            body = bytearray(size)
-            base_timestamp, max_timestamp = columns.write(chosen, first, last, body, 0)
-            yield seal_batch(self._header(last - first, base_timestamp, max_timestamp), body, self._level)
-            first = last
-
-    def _header(self, count: int, base_timestamp: int, max_timestamp: int) -> BatchHeader:
-        return BatchHeader(
-            base_offset=0,
-            batch_length=0,
-            leader_epoch=NO_LEADER_EPOCH,
-            magic=MAGIC,
-            crc=0,
-            attributes=int(self._codec),
-            last_offset_delta=count - 1,
-            base_timestamp=base_timestamp,
-            max_timestamp=max_timestamp,
-            producer_id=NO_PRODUCER_ID,
-            producer_epoch=NO_PRODUCER_EPOCH,
-            base_sequence=NO_SEQUENCE,
-            count=count,
-        )
+            first = batch.add(columns, chosen, first)
+            yield batch.take()
 
 
 def partitions_of_keys(keys: pa.Array, partition_count: int) -> pa.Int32Array:
@@ -285,6 +350,18 @@ def rows_by_partition(partitions: pa.Int32Array, partition_count: int) -> Sequen
     ]
 
 
+def chosen_rows(rows: pa.RecordBatch, indexes: pa.Int32Array | None) -> memoryview:
+    """Return the numbers of rows as a batch takes them; those of all rows where None."""
+    if indexes is not None:
+        return _numbers(indexes)
+    return _first_numbers(1 << rows.num_rows.bit_length())[: rows.num_rows]
+
+
+@lru_cache(maxsize=8)
+def _first_numbers(count: int) -> memoryview:
+    return _numbers(pa.array(range(count), pa.int32()))
+
+
 def _numbers(array: pa.Int32Array) -> memoryview:
     """Return the numbers of an array that has no nulls, also of a slice of one."""
     return _view(array.buffers()[1], "i")[array.offset : array.offset + len(array)]
@@ -313,7 +390,7 @@ def _bytes_column(array: pa.Array) -> BytesColumn:
     return BytesColumn(_view(offsets, "i"), _view(data), None if array.null_count == 0 else _view(validity))
 
 
-def _row_columns(rows: pa.RecordBatch, timestamp_ms: int) -> RowColumns:
+def row_columns(rows: pa.RecordBatch, timestamp_ms: int) -> RowColumns:
     """Return the columns of rows that records are made of."""
     names = rows.schema.names
     keys = rows.column("key") if "key" in names else pa.nulls(rows.num_rows, pa.binary())

@@ -3,17 +3,24 @@
 import os
 from collections.abc import Iterator
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
+import pyarrow as pa
 import pytest
+from pyspark import TaskContext
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812 (as all of Spark's users call it)
+from pyspark.sql.types import IntegerType, StringType, StructField, StructType
 
 from barnabas.client.client import Client
+from barnabas.client.fetched import whole_batches
 from barnabas.client.partitioner import partition_of_key
 from barnabas.embedded import Broker
 from barnabas.spark.errors import PipelineError, sentence_of
 from barnabas.spark.jobs.load import load
+from barnabas.spark.segments import writer
+from barnabas.spark.segments.writer import SegmentsWriter
 from barnabas.storage.files import OsFiles
 from barnabas.storage.verifier import Fault, verify_partition
 from tests.broker.asking import connected, create_topic, produce
@@ -167,3 +174,35 @@ def test_what_can_not_be_loaded_is_refused_in_a_sentence(spark: SparkSession, br
     check_files(broker.data, "small")
     write(rows.limit(0), topic="small", kafka_bootstrap_servers=servers)
     assert rows_of(broker.data, subscribe="small") == []
+
+
+@pytest.mark.parametrize("open_bytes_max", [2_000, 1 << 25])
+def test_batches_stay_open_until_they_take_too_much_memory(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, open_bytes_max: int
+) -> None:
+    """A task of its own, without Spark: rows come in small pieces, and go to ten partitions in turns."""
+    monkeypatch.setattr(writer, "OPEN_BYTES_MAX", open_bytes_max)
+    monkeypatch.setattr(TaskContext, "get", lambda: SimpleNamespace(partitionId=lambda: 3, taskAttemptId=lambda: 7))
+    folders = [tmp_path / f"orders-{number}" for number in range(10)]
+    for folder in folders:
+        folder.mkdir()
+        (folder / f"{0:020d}.log").touch()
+    schema = StructType([StructField("VALUE", StringType()), StructField("partition", IntegerType())])
+    task = SegmentsWriter({"topic": "orders", "path": str(tmp_path), "loadId": "one"}, schema, overwrite=False)
+    values = [str(number) for number in range(400)]
+    pieces = [
+        pa.RecordBatch.from_arrays(
+            [pa.array(values[at : at + 20]), pa.array([int(value) % 10 for value in values[at : at + 20]], pa.int32())],
+            ["VALUE", "partition"],
+        )
+        for at in range(0, 400, 20)
+    ]
+    written = task.write(iter([pieces[0].slice(0, 0), *pieces]))
+    assert [partition for partition, _ in written.segments] == list(range(10))
+    for partition, segment in written.segments:
+        assert segment.name.startswith("000003-7-")
+        data = (folders[partition] / ".load-one" / f"{segment.name}.log").read_bytes()
+        batches = list(whole_batches(memoryview(data)))
+        found = [int(record.value or b"") for batch in batches for record in batch.records()]
+        assert found == list(range(partition, 400, 10))
+        assert (len(batches) == 1) == (open_bytes_max > 2_000)

@@ -6,7 +6,7 @@ from barnabas import Broker
 from barnabas.client.admin import NewTopic, create_topics
 from barnabas.client.client import Client
 from barnabas.client.offsets import IsolationLevel, delete_records
-from barnabas.client.producer import Producer
+from barnabas.client.producer import Producer, ProducerOptions
 from barnabas.model import TopicPartition
 from barnabas.spark.errors import DataLossError, OptionError, PipelineError
 from barnabas.spark.source.offset_limits import AtTime, AtTimes, Named, SpecificOffsets
@@ -109,3 +109,15 @@ def test_a_sample_tells_the_bytes_of_an_offset(our_client: Client, topic: str) -
     assert sample_densities(our_client, {first: 0}) == {}
     assert sample_densities(our_client, {TopicPartition("nowhere", 0): 0}) == {}
     assert sample_densities(our_client, {}) == {}
+
+
+def test_partitions_with_batches_larger_than_a_sample_are_as_the_others_of_their_topic(our_client: Client) -> None:
+    name = topic_name("large")
+    assert create_topics(our_client, [NewTopic(name=name, partitions=3)]) == {}
+    with Producer(our_client, ProducerOptions(batch_size=400_000)) as producer:
+        for number in range(600):
+            producer.send(name, b"x" * 1000, partition=number % 2)
+    first, second, empty = (TopicPartition(name, number) for number in range(3))
+    found = sample_densities(our_client, {first: 0, second: 0, empty: 0})
+    assert found.keys() == {first, second}
+    assert all(1000 <= density < 1100 for density in found.values())

@@ -19,7 +19,8 @@ from barnabas.spark.schema import arrow_schema
 from barnabas.spark.source import range_rows
 from barnabas.spark.source.options import SourceOptions, read_batch_options
 from barnabas.spark.source.planning import OffsetRange
-from barnabas.spark.source.range_rows import RangePartition, read_rows
+from barnabas.spark.source.range_partition import RangePartition
+from barnabas.spark.source.range_rows import read_rows
 from tests.client.brokers import topic_name
 from tests.records.message_sets import build_message_set
 from tests.spark.comparing import produce

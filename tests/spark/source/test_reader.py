@@ -13,7 +13,7 @@ from barnabas.client.client import Client
 from barnabas.client.offsets import delete_records
 from barnabas.model import TopicPartition
 from barnabas.spark.errors import DataLossError, OptionError, PipelineError, sentence_of
-from barnabas.spark.source.range_rows import RangePartition
+from barnabas.spark.source.range_partition import RangePartition
 from barnabas.spark.source.reader import BatchReader
 from tests.client.brokers import topic_name
 from tests.kafka_peer.fixtures import KafkaDirectory

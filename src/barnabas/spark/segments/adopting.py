@@ -9,22 +9,17 @@ import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from barnabas.broker.bulk_loads import LoadRequest
 from barnabas.client.admin import describe_configs
 from barnabas.client.bulk_load import AdoptedRange, adopt_segments, adopted_load
 from barnabas.client.client import Client
 from barnabas.client.connection import ClientError
 from barnabas.config import ConfigError, LogConfig
-from barnabas.server.broker_server import StartError
-from barnabas.server.stopped_load import adopt_stopped
 from barnabas.spark.connecting import Cluster, read_cluster
 from barnabas.spark.errors import PipelineError
 from barnabas.spark.segments.log_files import partitions_in
 from barnabas.spark.segments.options import WriteOptions, read_write_options
 from barnabas.storage.files import DirectoryLockedError, OsFiles
 from barnabas.storage.load_journal import AdoptedLoad, LoadJournal, LoadJournalError
-from barnabas.storage.log_directory import LogDirectoryError
-from barnabas.storage.log_manager import NoLogDirectoryError
 from barnabas.wire.errors import ApiError
 from barnabas.wire.messages.log_dirs import DescribableLogDirTopic, DescribeLogDirsRequest
 
@@ -117,24 +112,31 @@ def adopt(target: LoadTarget, options: WriteOptions, load_id: str, partitions: S
             return adopt_segments(client, load_id, target.topic, partitions, check_crcs=options.check_crcs)
     except ApiError as error:
         raise PipelineError(error.message) from None
-    except (
-        ClientError,
-        StartError,
-        LogDirectoryError,
-        NoLogDirectoryError,
-        DirectoryLockedError,
-        ConfigError,
-    ) as error:
-        raise PipelineError(f"load {load_id} of topic {target.topic!r} is not adopted: {error}") from None
+    except ClientError as error:
+        raise _not_adopted(target, load_id, error) from None
+
+
+def _not_adopted(target: LoadTarget, load_id: str, error: Exception) -> PipelineError:
+    return PipelineError(f"load {load_id} of topic {target.topic!r} is not adopted: {error}")
 
 
 def _adopt_stopped(
     target: LoadTarget, options: WriteOptions, load_id: str, partitions: Sequence[int]
 ) -> list[AdoptedRange]:
+    # Every task imports this module, and only a load without a broker needs one: that is imported here.
+    from barnabas.broker.bulk_loads import LoadRequest
+    from barnabas.server.broker_server import StartError
+    from barnabas.server.stopped_load import adopt_stopped
+    from barnabas.storage.log_directory import LogDirectoryError
+    from barnabas.storage.log_manager import NoLogDirectoryError
+
     request = LoadRequest(
         load_id=load_id, topic=target.topic, partitions=tuple(partitions), check_crcs=options.check_crcs
     )
-    return _ranges(adopt_stopped(options.paths, request))
+    try:
+        return _ranges(adopt_stopped(options.paths, request))
+    except (StartError, LogDirectoryError, NoLogDirectoryError, DirectoryLockedError, ConfigError) as error:
+        raise _not_adopted(target, load_id, error) from None
 
 
 def _ranges(load: AdoptedLoad) -> list[AdoptedRange]:

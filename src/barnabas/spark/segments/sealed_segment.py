@@ -38,13 +38,13 @@ class SealedSegment:
         self._newest = (NO_TIMESTAMP, 0)
         self._newest_indexed = NO_TIMESTAMP
 
-    def has_room(self, batch: bytearray, bytes_max: int) -> bool:
+    def has_room(self, batch: bytearray | memoryview, bytes_max: int) -> bool:
         """Tell whether a batch may be appended; the first always may."""
         if self.size == 0:
             return True
         return self.size + len(batch) <= bytes_max and self.records + read_header(batch).count <= RELATIVE_OFFSET_MAX
 
-    def append(self, batch: bytearray) -> None:
+    def append(self, batch: bytearray | memoryview) -> None:
         """Write a sealed batch, whose offsets are given here."""
         header = read_header(batch)
         PREFIX.pack_into(batch, 0, self.records, header.batch_length, NO_LEADER_EPOCH)
@@ -60,7 +60,7 @@ class SealedSegment:
         self.size += len(batch)
         self.records = last_offset + 1
 
-    def _write(self, batch: bytearray) -> None:
+    def _write(self, batch: bytearray | memoryview) -> None:
         rest = memoryview(batch)
         while rest:
             rest = rest[self._file.write(rest) :]

@@ -14,6 +14,7 @@ import contextlib
 import os
 import shutil
 from collections.abc import Iterator, Mapping, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
 from uuid import uuid4
 
@@ -24,7 +25,8 @@ from pyspark.sql.types import StructType
 
 from barnabas.clock import SystemClock
 from barnabas.model import TopicPartition
-from barnabas.spark.columns import BatchEncoder, rows_by_partition
+from barnabas.records.columns import RowColumns
+from barnabas.spark.columns import OpenBatch, chosen_rows, row_columns, rows_by_partition
 from barnabas.spark.errors import OptionError, PipelineError
 from barnabas.spark.segments.adopting import LoadTarget, adopt, find_target
 from barnabas.spark.segments.options import WriteOptions, read_write_options
@@ -41,8 +43,10 @@ from barnabas.storage.staged_load import (
     write_manifest,
 )
 
-# Rows wait until there are so many bytes of them, so that every partition gets a large batch.
-GATHERED_BYTES = 16 * 1024 * 1024
+# Batches stay open, so that every partition gets large ones, until they take so much memory together.
+OPEN_BYTES_MAX = 32 * 1024 * 1024
+# Syncs wait for the disk, and those of several files together take hardly longer than that of one.
+SYNCS_AT_ONCE = 4
 
 
 @dataclass(frozen=True)
@@ -74,7 +78,7 @@ class SegmentsWriter(DataSourceArrowWriter):
         assert context is not None
         task = context.partitionId()
         with _TaskFiles(self._options, self._target, self._load_id, task, context.taskAttemptId()) as files:
-            for rows in _gathered(iterator):
+            for rows in iterator:
                 files.add(rows)
             return SegmentsWritten(task, files.close())
 
@@ -109,26 +113,6 @@ class SegmentsWriter(DataSourceArrowWriter):
             shutil.rmtree(staging_folder(folder, self._load_id), ignore_errors=True)
 
 
-def _gathered(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-    """Yield the same rows in larger pieces."""
-    waiting: list[pa.RecordBatch] = []
-    size = 0
-    for rows in batches:
-        if rows.num_rows:
-            waiting.append(rows)
-            size += rows.nbytes
-        if size >= GATHERED_BYTES:
-            yield _joined(waiting)
-            waiting, size = [], 0
-    if waiting:
-        yield _joined(waiting)
-
-
-def _joined(waiting: list[pa.RecordBatch]) -> pa.RecordBatch:
-    rows = waiting[0] if len(waiting) == 1 else pa.concat_batches(waiting)
-    return rows.rename_columns([name.lower() for name in rows.schema.names])
-
-
 class _TaskFiles(contextlib.AbstractContextManager["_TaskFiles"]):
     """The segments that one attempt of a task writes; what is not closed is removed."""
 
@@ -137,20 +121,46 @@ class _TaskFiles(contextlib.AbstractContextManager["_TaskFiles"]):
         self._target = target
         self._load_id = load_id
         self._names = f"{task:06d}-{attempt}"
-        self._encoder = BatchEncoder(codec=options.codec, batch_size=options.batch_bytes)
         self._turn = task
         self._clock = SystemClock()
+        self._batches: dict[int, OpenBatch] = {}
         self._open: dict[int, SealedSegment] = {}
-        self._finished: list[tuple[int, StagedSegment]] = []
+        self._closed: list[tuple[int, Future[StagedSegment]]] = []
+        self._syncs = ThreadPoolExecutor(SYNCS_AT_ONCE)
         self._numbers = 0
 
     def add(self, rows: pa.RecordBatch) -> None:
         """Write rows to their partitions."""
-        now_ms = self._clock.now_ms()
+        if rows.num_rows == 0:
+            return
+        rows = rows.rename_columns([name.lower() for name in rows.schema.names])
+        columns = row_columns(rows, self._clock.now_ms())
         for partition, indexes in self._split(rows):
-            for batch in self._encoder.batches(rows, indexes, now_ms):
-                self._check_size(batch)
-                self._segment(partition, batch).append(batch)
+            self._add(partition, columns, chosen_rows(rows, indexes))
+        if sum(batch.touched for batch in self._batches.values()) >= OPEN_BYTES_MAX:
+            self._write_open()
+
+    def _add(self, partition: int, columns: RowColumns, chosen: memoryview) -> None:
+        batch = self._batches.get(partition)
+        if batch is None:
+            batch = OpenBatch(codec=self._options.codec, batch_size=self._options.batch_bytes)
+            self._batches[partition] = batch
+        first = batch.add(columns, chosen, 0)
+        while first < len(chosen):
+            self._write(partition, batch)
+            first = batch.add(columns, chosen, first)
+
+    def _write_open(self) -> None:
+        """Write the batches that are not full, and give their memory back."""
+        for partition in sorted(self._batches):
+            batch = self._batches.pop(partition)
+            if not batch.is_empty:
+                self._write(partition, batch)
+
+    def _write(self, partition: int, batch: OpenBatch) -> None:
+        sealed = batch.seal()
+        self._check_size(sealed)
+        self._segment(partition, sealed).append(sealed)
 
     def _split(self, rows: pa.RecordBatch) -> Sequence[tuple[int, pa.Int32Array | None]]:
         """Return the partitions with the indexes of their rows; None is all of them."""
@@ -163,17 +173,17 @@ class _TaskFiles(contextlib.AbstractContextManager["_TaskFiles"]):
         )
         return rows_by_partition(partitions, count)
 
-    def _check_size(self, batch: bytearray) -> None:
+    def _check_size(self, batch: memoryview) -> None:
         if len(batch) > self._target.max_message_bytes:
             raise PipelineError(
                 f"a batch has {len(batch)} bytes, but max.message.bytes of topic {self._target.topic} is "
                 f"{self._target.max_message_bytes}: option 'batchBytes' makes batches smaller"
             )
 
-    def _segment(self, partition: int, batch: bytearray) -> SealedSegment:
+    def _segment(self, partition: int, batch: memoryview) -> SealedSegment:
         found = self._open.get(partition)
         if found is not None and not found.has_room(batch, self._options.segment_bytes):
-            self._finished.append((partition, found.close()))
+            self._close(partition)
             found = None
         if found is None:
             folder = staging_folder(self._target.folders[partition], self._load_id)
@@ -186,13 +196,18 @@ class _TaskFiles(contextlib.AbstractContextManager["_TaskFiles"]):
             self._open[partition] = found
         return found
 
+    def _close(self, partition: int) -> None:
+        """Finish a segment on a thread, while rows are encoded or others are finished."""
+        self._closed.append((partition, self._syncs.submit(self._open.pop(partition).close)))
+
     def close(self) -> tuple[tuple[int, StagedSegment], ...]:
         """Finish all segments, and return them in order."""
+        self._write_open()
         for partition in sorted(self._open):
-            self._finished.append((partition, self._open[partition].close()))
-            del self._open[partition]
-        return tuple(self._finished)
+            self._close(partition)
+        return tuple((partition, closing.result()) for partition, closing in self._closed)
 
     def __exit__(self, *_: object) -> None:
+        self._syncs.shutdown()
         for segment in self._open.values():
             segment.abandon()

@@ -183,7 +183,9 @@ def check_in_range(
 def sample_densities(client: Client, starts: Mapping[TopicPartition, int]) -> dict[TopicPartition, float]:
     """Return about how many bytes an offset takes in each partition, from a look at the beginning of what is read.
 
-    Partitions that bring nothing are left out; a failure is nobody's: whoever reads will say what is wrong.
+    Where batches are larger than a sample, a broker sends the first one whole and nothing of the other partitions:
+    those that have records are taken to be as the others of their topic are, so that all are divided alike. What has
+    nothing is left out; a failure is nobody's: whoever reads will say what is wrong.
     """
     options = FetchOptions(
         fetch_max_wait_ms=0, max_partition_fetch_bytes=_SAMPLE_BYTES, auto_offset_reset="earliest", check_crcs=False
@@ -198,4 +200,15 @@ def sample_densities(client: Client, starts: Mapping[TopicPartition, int]) -> di
         offsets = fetched.next_offset - fetched.fetch_offset
         if offsets > 0:
             densities[fetched.partition] = len(fetched.data) / offsets
-    return densities
+    unseen = [each.partition for each in sample if each.high_watermark > each.fetch_offset]
+    return _as_others_of_their_topics(unseen, densities) | densities
+
+
+def _as_others_of_their_topics(
+    partitions: Collection[TopicPartition], densities: Mapping[TopicPartition, float]
+) -> dict[TopicPartition, float]:
+    by_topic: dict[str, list[float]] = {}
+    for partition, density in densities.items():
+        by_topic.setdefault(partition.topic, []).append(density)
+    means = {topic: sum(found) / len(found) for topic, found in by_topic.items()}
+    return {each: means[each.topic] for each in partitions if each.topic in means}

@@ -76,7 +76,7 @@ SOURCE_OPTIONS: tuple[OptionRow, ...] = (
     OptionRow("maxRecordsPerPartition", "", "a number from 1 on", "How many offsets a task reads at most."),
     OptionRow(
         "maxBytesPerPartition",
-        str(64 * 1024 * 1024),
+        str(256 * 1024 * 1024),
         "a number from 0 on",
         "How many bytes a task reads at most, estimated from a sample of each partition; 0 never splits by bytes. "
         "Spark's own source does not have it.",

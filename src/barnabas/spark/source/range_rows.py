@@ -26,6 +26,7 @@ from barnabas.spark.errors import DataLossError
 from barnabas.spark.source.failures import ALLOW_LOSS, plain_errors
 from barnabas.spark.source.options import SourceOptions
 from barnabas.spark.source.planning import OffsetRange
+from barnabas.spark.source.range_partition import RangePartition
 from barnabas.wire.errors import ApiError, ErrorCode
 
 logger = logging.getLogger(__name__)
@@ -33,14 +34,6 @@ logger = logging.getLogger(__name__)
 # Small enough to stay in the processor's caches, large enough that the cost of a batch in Spark does not show.
 ROWS_MAX = 16 * 1024
 BYTES_MAX = 8 * 1024 * 1024
-
-
-class RangePartition(InputPartition):
-    """The range of one task, as Spark carries it there."""
-
-    def __init__(self, offset_range: OffsetRange) -> None:
-        super().__init__(offset_range)
-        self.offset_range = offset_range
 
 
 def read_rows(cluster: Cluster, options: SourceOptions, partition: InputPartition | None) -> Iterator[pa.RecordBatch]:

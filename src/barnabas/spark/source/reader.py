@@ -15,7 +15,7 @@ from barnabas.spark.source.failures import plain_errors
 from barnabas.spark.source.offsets import assigned_partitions, check_in_range, resolve_limit, sample_densities
 from barnabas.spark.source.options import SourceOptions, read_batch_options
 from barnabas.spark.source.planning import OffsetRange, SplitRules, split_ranges
-from barnabas.spark.source.range_rows import RangePartition, read_rows
+from barnabas.spark.source.range_partition import RangePartition
 
 # A range of fewer offsets is not worth a look at how large its records are.
 _SAMPLED_SIZE_MIN = 64
@@ -39,6 +39,9 @@ class BatchReader(DataSourceReader):
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         """Read one task's range, on an executor."""
+        # The driver, which never reads, is spared what reading takes to import.
+        from barnabas.spark.source.range_rows import read_rows
+
         return read_rows(self._cluster, self._options, partition)
 
 

@@ -18,7 +18,6 @@ from pyspark.sql.datasource import DataSourceStreamReader, InputPartition
 
 from barnabas.client.client import Client
 from barnabas.client.connection import ClientError
-from barnabas.client.groups import OffsetAndMetadata, commit_group_offsets
 from barnabas.client.offsets import EARLIEST, LATEST, offsets_at
 from barnabas.clock import SystemClock
 from barnabas.model import TopicPartition
@@ -37,7 +36,7 @@ from barnabas.spark.source.offset_limits import Named
 from barnabas.spark.source.offsets import assigned_partitions, check_in_range, resolve_limit, sample_densities
 from barnabas.spark.source.options import read_stream_options
 from barnabas.spark.source.planning import is_worth_a_batch, limit_offsets, split_ranges
-from barnabas.spark.source.range_rows import RangePartition, read_rows
+from barnabas.spark.source.range_partition import RangePartition
 from barnabas.spark.source.reader import sampled_starts, split_rules
 from barnabas.spark.source.stream_offsets import (
     Progress,
@@ -181,6 +180,9 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         """Read one task's range, on an executor."""
+        # The driver, which never reads, is spared what reading takes to import.
+        from barnabas.spark.source.range_rows import read_rows
+
         return read_rows(self._cluster, self._options, partition)
 
     def commit(self, end: dict[str, Any]) -> None:
@@ -207,6 +209,9 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         group_id = self._options.group_id
         if group_id is None or place == self._committed:
             return
+        # Most queries have no group, and every query waits for the imports of its process on the driver.
+        from barnabas.client.groups import OffsetAndMetadata, commit_group_offsets
+
         offsets = {each: OffsetAndMetadata(offset=offset) for each, offset in from_json(place).offsets.items()}
         timeout_ms = min(self._cluster.options.default_api_timeout_ms, _COMMIT_TIMEOUT_MS)
         hasty = replace(self._cluster, options=replace(self._cluster.options, default_api_timeout_ms=timeout_ms))
