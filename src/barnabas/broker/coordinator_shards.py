@@ -25,7 +25,7 @@ from barnabas.broker.replica_manager import ReplicaManager
 from barnabas.broker.scheduler import IoPool, Timer
 from barnabas.clock import Clock
 from barnabas.cluster.metadata_cache import MetadataCache
-from barnabas.coordination.records import RecordKind, encode
+from barnabas.coordination.records import RecordKind, encode, is_too_long
 from barnabas.coordination.step import CoordinatorRecord, Reply, Step
 from barnabas.model import TopicPartition
 from barnabas.records.batch import TRANSACTIONAL
@@ -41,9 +41,6 @@ COMMIT_TIMEOUT_MS = 5_000
 RELOAD_MS = 1_000
 """How long after a log could not be read it is tried again; and when a shard fails that was just loaded."""
 
-
-STRING_BYTES_MAX = 32767
-"""The records of coordinators have lengths of two bytes, where requests may have longer ones."""
 
 RECORDS_A_TURN = 500
 """So many records are replayed before others have their turn: some milliseconds."""
@@ -160,7 +157,7 @@ class CoordinatorShards(Generic[M]):
         image = self._options.cache.topics.get(self._options.topic)
         if image is None:
             raise ApiError(ErrorCode.COORDINATOR_NOT_AVAILABLE, f"there is no topic {self._options.topic} yet")
-        if len(key) > STRING_BYTES_MAX // 4 and len(key.encode()) > STRING_BYTES_MAX:
+        if is_too_long(key):
             raise ApiError(ErrorCode.UNKNOWN_SERVER_ERROR, "no record of a coordinator has room for so long a name")
         return partition_for(key, len(image.partitions))
 

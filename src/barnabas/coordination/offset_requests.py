@@ -14,6 +14,7 @@ from barnabas.coordination.classic_groups import ClassicGroups
 from barnabas.coordination.group import Group, PartitionCheck, Shard
 from barnabas.coordination.group_offsets import GroupOffsets
 from barnabas.coordination.group_records import OffsetCommitKey, OffsetCommitValue
+from barnabas.coordination.records import is_too_long
 from barnabas.coordination.step import CoordinatorRecord, Reply, Step, TopicDescription
 from barnabas.wire.errors import ApiError, ErrorCode
 from barnabas.wire.messages.offsets import (
@@ -44,7 +45,6 @@ from barnabas.wire.schema import ZERO_UUID
 COMMIT_VERSION_OF_UNKNOWN_GROUP = 9
 COMMIT_VERSION_OF_TOPIC_IDS = 10
 NO_OFFSET = -1
-METADATA_BYTES_MAX = 32767
 DEFAULT_RETENTION = -1
 
 Put = Callable[[str, str, int, OffsetCommitValue], None]
@@ -286,12 +286,9 @@ def _as_generation(code: ErrorCode) -> ErrorCode:
     return ErrorCode.ILLEGAL_GENERATION if code == ErrorCode.STALE_MEMBER_EPOCH else code
 
 
-def _is_too_large(metadata: str | None, size_max: int) -> bool:
+def _is_too_large(metadata: str, size_max: int) -> bool:
     """Tell whether metadata is longer than the setting allows, or than a record can hold."""
-    if not metadata:
-        return False
-    size = len(metadata)
-    return size > size_max or (size > METADATA_BYTES_MAX // 4 and len(metadata.encode()) > METADATA_BYTES_MAX)
+    return len(metadata) > size_max or is_too_long(metadata)
 
 
 def _committed(
@@ -374,7 +371,7 @@ class _Commit:
             error = self._error or self._error_of(topic, index)
             if error:
                 return error
-        if _is_too_large(partition.committed_metadata, self._metadata_max):
+        if _is_too_large(partition.committed_metadata or "", self._metadata_max):
             return ErrorCode.OFFSET_METADATA_TOO_LARGE
         value = _committed(partition, topic_id, self._now_ms, self._expire_ms)
         self._put(self._group_id, topic.name, index, value)

@@ -41,6 +41,7 @@ class RecordKind(NamedTuple):
 
 
 OFFSET_COMMIT = 1
+STRING_BYTES_MAX = 32767
 
 GROUP_KINDS = (
     # Also kind 0, of the oldest consumers, has this form.
@@ -77,6 +78,11 @@ def _offset_commit_version(value: group.OffsetCommitValue) -> int:
     if value.expire_timestamp != -1:
         return 1
     return 4 if value.topic_id != ZERO_UUID else 3
+
+
+def is_too_long(text: str) -> bool:
+    """Tell whether records have no room for a text: lengths have two bytes there, and may have more in requests."""
+    return len(text) > STRING_BYTES_MAX // 4 and len(text.encode()) > STRING_BYTES_MAX
 
 
 @cache
