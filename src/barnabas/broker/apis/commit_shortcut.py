@@ -3,8 +3,8 @@
     frame -> codec -> machine of the group -> log of the shard -> answer, whose bytes are remembered
 
 It changes the same state, appends the same records and answers the same bytes as `handle_offset_commit`, without a
-Request, a Step and the messages of an answer: half the price. Consumers commit more often than they do anything else
-but fetch.
+Request, a Step and the messages of an answer: 41 us instead of 58. Consumers commit more often than they do anything
+else but fetch.
 
 Rule 1: whatever is not as usual goes the long way, which knows all of it. A request that is left to it here has changed
 nothing or, where its records could not be made safe at once, has committed what the long way then commits once more.
