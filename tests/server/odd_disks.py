@@ -27,7 +27,10 @@ class OddFile(OsFile):
         return 0 if self.disk.is_cold else super().read_cached(buffer, position)
 
     def send_cached(self, socket: int, size: int, position: int) -> int:
-        """Fail, if the disk does."""
+        """Fail, if the disk does, or once as a socket may."""
+        if self.disk.send_error:
+            code, self.disk.send_error = self.disk.send_error, 0
+            raise OSError(code, os.strerror(code))
         if self.disk.fails and not self.disk.is_cold:
             raise OSError(5, "the disk is gone")
         return super().send_cached(socket, size, position)
@@ -50,6 +53,7 @@ class OddFiles(OsFiles):
         self.is_cold = False
         self.is_cut_off = False
         self.fails = False
+        self.send_error = 0
         self.waits = 0
 
     def open(self, path: str, *, writable: bool = False) -> OddFile:

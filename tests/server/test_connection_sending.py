@@ -1,5 +1,6 @@
 """What a connection sends, to whom reads slowly, not at all, or goes away: whole and right, or nothing."""
 
+import errno
 import os
 import random
 import socket
@@ -327,6 +328,19 @@ def test_a_log_that_can_not_be_read_while_it_is_sent_ends_the_connection(
     (line,) = [record.getMessage() for record in caplog.records if "is closed" in record.getMessage()]
     assert said in line
     assert is_served(broker)
+
+
+@pytest.mark.parametrize("code", [errno.ETIMEDOUT, errno.EHOSTUNREACH, errno.ENOBUFS, errno.ENOTCONN])
+def test_an_error_of_sending_that_passes_leaves_nobody_waiting(broker: Broker, disk: OddFiles, code: int) -> None:
+    """It used to leave the connection open with the rest of its answer unsent."""
+    values = fill(broker, "quick", 3)
+    disk.send_error = code
+    with raw_connection(broker) as connection:
+        connection.sendall(frame_of(fetch_request("quick", {0: 0}, partition_max_bytes=10_000_000), 12, 1) + METADATA)
+        assert values_in(receive_answer(connection)) == values
+        assert correlation_ids(connection, 1) == [77]
+    assert not disk.send_error, "it was never met"
+    assert disk.waits > 0, "the pool has not read"
 
 
 def test_a_log_that_is_deleted_while_it_is_sent_is_sent_whole(broker: Broker) -> None:
