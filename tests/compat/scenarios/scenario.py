@@ -24,6 +24,12 @@ from tests.compat.model import (
 # Settings are written like keyword arguments where they are given to `new_topic`: `retention_ms="-1"`.
 DEFAULT_OPTIONS = ProducerOptions()
 
+# What Kafka's broker answers about a partition that its metadata has already and that it does not lead yet. The last
+# one comes when a client sends the leader epoch of that metadata to a broker that has not heard of it.
+NOT_LEADING_YET = frozenset(
+    {"UNKNOWN_TOPIC_OR_PARTITION", "LEADER_NOT_AVAILABLE", "NOT_LEADER_OR_FOLLOWER", "UNKNOWN_LEADER_EPOCH"}
+)
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Context:
@@ -115,7 +121,7 @@ def wait_for_leaders(driver: Driver, topic: str, partitions: int) -> None:
             for partition in range(min(partitions, 3)):
                 driver.list_offset(topic, partition, "latest")
         except ClientError as error:
-            if error.name not in ("UNKNOWN_TOPIC_OR_PARTITION", "LEADER_NOT_AVAILABLE", "NOT_LEADER_OR_FOLLOWER"):
+            if error.name not in NOT_LEADING_YET:
                 raise
             return False
         return True
