@@ -12,7 +12,7 @@ from barnabas.client.connection import Connection
 from barnabas.embedded import Broker
 from barnabas.model import TopicPartition
 from barnabas.records.record import Record
-from barnabas.storage.files import Files, OsFiles
+from barnabas.storage.files import Files, OsFile, OsFiles
 from barnabas.storage.load_journal import JOURNAL, AdoptedLoad
 from barnabas.storage.staged_load import STAGING_PREFIX
 from barnabas.wire.errors import ApiError, ErrorCode
@@ -24,15 +24,21 @@ from tests.storage.loading import stage
 
 
 class StoppingFiles(OsFiles):
-    """The real disk; a test can have it fail, or do something, when a file is renamed or opened for writing."""
+    """The real disk; a test can have it fail, or do something, when a file is renamed or opened."""
 
     def __init__(self) -> None:
         self.before_rename: Callable[[str], None] = lambda _: None
+        self.before_open: Callable[[str], None] = lambda _: None
 
     def rename(self, source: str, target: str) -> None:
         """Rename, after the test had its way."""
         self.before_rename(target)
         super().rename(source, target)
+
+    def open(self, path: str, *, writable: bool = False) -> OsFile:
+        """Open, after the test had its way."""
+        self.before_open(path)
+        return super().open(path, writable=writable)
 
 
 @pytest.fixture
@@ -100,6 +106,25 @@ def test_a_load_is_there_in_all_its_partitions(broker: Broker, connection: Conne
     assert produce(connection, "orders", batch_of(2)).base_offset == 11
     assert offsets(connection) == list(range(13))
     assert leftovers(broker) == []
+
+
+def test_partitions_are_checked_and_stamped_at_the_same_time(
+    broker: Broker, connection: Connection, files: StoppingFiles
+) -> None:
+    """A partition waits for the other one at its first file, when it is checked and again when it is stamped."""
+    met = [threading.Barrier(2), threading.Barrier(2)]
+    times: dict[str, int] = {}
+
+    def meet(path: str) -> None:
+        if path.endswith("/.adopting-one/s0.log"):
+            times[path] = times.get(path, 0) + 1
+            met[times[path] - 1].wait(60)
+
+    files.before_open = meet
+    stage_orders(broker, "one", 0, 1)
+    adopt(broker, "one", 0, 1)
+    assert sorted(times.values()) == [2, 2]
+    assert (offsets(connection, 0), offsets(connection, 1)) == (list(range(9)), list(range(9)))
 
 
 def test_the_same_load_is_refused_also_after_a_restart(broker: Broker) -> None:

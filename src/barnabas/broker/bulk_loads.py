@@ -12,16 +12,20 @@ attempts it is done on the loop, where nobody can be faster.
 Rule 1: a load is refused before the decision, and nothing of it is seen then. After the decision it is there, all of
 it, in all partitions: a broker that is killed in the middle of step 3 finishes it at its start.
 Rule 2: one load at a time. Others wait for their turn.
-Rule 3: after the decision an error of the disk takes the log directory offline, because its files are neither the old
+Rule 3: the partitions of a load are checked and stamped a few at a time: whoever loads waits for the slowest of them
+and not for their sum. Reading, checksums and syncs leave the GIL.
+Rule 4: after the decision an error of the disk takes the log directory offline, because its files are neither the old
 log nor the new one until the next start has finished the load.
 """
 
 import errno
 import logging
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from functools import partial
+from typing import TypeVar
 
 from barnabas.broker.internal_topics import INTERNAL_TOPICS
 from barnabas.broker.partition import Partition
@@ -47,7 +51,10 @@ from barnabas.wire.errors import ApiError, ErrorCode
 logger = logging.getLogger(__name__)
 
 ATTEMPTS_BESIDE_THE_LOOP = 3
+# More would take the cores from the loop, which serves others meanwhile.
+PARTITIONS_AT_ONCE = 4
 
+Item = TypeVar("Item")
 Done = Callable[[AdoptedLoad | ApiError], None]
 
 
@@ -150,12 +157,14 @@ class BulkLoads:
             for partition, folder in folders:
                 staged = claim(self._files, folder, partition.topic_partition, request.load_id)
                 parts.append(_Part(partition, staged))
-            for part in parts:
-                check(self._files, part.staged, part.partition.log.config, check_crcs=request.check_crcs)
+            _for_each(partial(self._check_part, check_crcs=request.check_crcs), parts)
         except (LoadError, OSError) as error:
             self._give_back(request.load_id, [folder for _, folder in folders])
             raise ApiError(ErrorCode.INVALID_REQUEST, str(error)) from None
         return parts
+
+    def _check_part(self, part: _Part, *, check_crcs: bool) -> None:
+        check(self._files, part.staged, part.partition.log.config, check_crcs=check_crcs)
 
     def _give_back(self, load_id: str, folders: list[str]) -> None:
         for folder in folders:
@@ -192,11 +201,14 @@ class BulkLoads:
             self._decide(parts)
 
     def _stamp(self, late: list[tuple[_Part, PendingFlush | None]]) -> None:
-        for part, flush in late:
-            if flush is not None:
-                # A power cut must not leave a hole before the load. The recovery point is left to the log's own flush.
-                flush.run()
-            stamp(self._files, part.staged, part.base_offset, part.leader_epoch)
+        _for_each(self._stamp_part, late)
+
+    def _stamp_part(self, late: tuple[_Part, PendingFlush | None]) -> None:
+        part, flush = late
+        if flush is not None:
+            # A power cut must not leave a hole before the load. The recovery point is left to the log's own flush.
+            flush.run()
+        stamp(self._files, part.staged, part.base_offset, part.leader_epoch)
 
     def _stamped(self, parts: list[_Part], attempt: int, error: BaseException | None) -> None:
         if error is not None:
@@ -292,3 +304,10 @@ class BulkLoads:
         if self._waiting:
             self._begin()
         done(result)
+
+
+def _for_each(work: Callable[[Item], None], items: Sequence[Item]) -> None:
+    """Do work for every item, a few at a time; raises the error of the first that has one, when none runs any more."""
+    with ThreadPoolExecutor(min(PARTITIONS_AT_ONCE, len(items)), thread_name_prefix="barnabas-load") as threads:
+        for _ in threads.map(work, items):
+            pass

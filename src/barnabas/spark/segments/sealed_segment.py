@@ -4,9 +4,12 @@ What is written is what a broker's own segment would be, but for the base offset
 the batches: those the broker stamps when it adopts the segment. Indexes count from the base offset anyhow.
 
 Rule 1: when `close` returns, the three files are on the disk.
+Rule 2: what is written goes to the disk as it comes, on a thread, so that `close` has little to wait for. A sync that
+has failed there fails the segment: a later one may find nothing left to write, and says nothing about what was lost.
 """
 
 import os
+from concurrent.futures import Executor, Future
 
 from barnabas.model import NO_TIMESTAMP
 from barnabas.records.batch import PREFIX, read_header
@@ -21,12 +24,18 @@ from barnabas.storage.segment import (
 from barnabas.storage.staged_load import StagedSegment
 
 NO_LEADER_EPOCH = -1
+# So much is left to the disk at a time: enough to be written in one piece, and a small part of a segment.
+SYNC_BYTES = 8 * 1024 * 1024
 
 
 class SealedSegment:
     """A segment that is being written."""
 
-    def __init__(self, folder: str, name: str) -> None:
+    def __init__(self, folder: str, name: str, syncs: Executor) -> None:
+        """Begin a segment. `syncs` are the threads that wait for the disk; `close` may be called on one of them."""
+        self._syncs = syncs
+        self._syncing: Future[None] | None = None
+        self._bytes_since_last_sync = 0
         self._stem = os.path.join(folder, name)
         self._name = name
         self._file = open(self._stem + LOG_SUFFIX, "wb", buffering=0)  # noqa: SIM115 (`close` and `abandon` close it)
@@ -64,6 +73,16 @@ class SealedSegment:
         rest = memoryview(batch)
         while rest:
             rest = rest[self._file.write(rest) :]
+        self._bytes_since_last_sync += len(batch)
+        if self._bytes_since_last_sync >= SYNC_BYTES and (self._syncing is None or self._syncing.done()):
+            self._check_sync()
+            self._bytes_since_last_sync = 0
+            self._syncing = self._syncs.submit(os.fdatasync, self._file.fileno())
+
+    def _check_sync(self) -> None:
+        """Wait for the sync under way, if there is one; raises its OSError."""
+        if self._syncing is not None:
+            self._syncing.result()
 
     def _index_time(self) -> None:
         timestamp, offset = self._newest
@@ -74,6 +93,8 @@ class SealedSegment:
     def close(self) -> StagedSegment:
         """Finish the segment, and return what a manifest says of it."""
         self._index_time()
+        # Threads begin what they are asked for in order, so that this sync runs or is over when `close` is on a thread.
+        self._check_sync()
         os.fsync(self._file.fileno())
         self._file.close()
         for suffix, content in ((INDEX_SUFFIX, self._offset_index), (TIME_INDEX_SUFFIX, self._time_index)):
@@ -84,7 +105,7 @@ class SealedSegment:
         return StagedSegment(self._name, self.size, self.records)
 
     def abandon(self) -> None:
-        """Remove what was written."""
+        """Remove what was written; no thread is at it any more."""
         self._file.close()
         for suffix in (LOG_SUFFIX, INDEX_SUFFIX, TIME_INDEX_SUFFIX):
             if os.path.exists(self._stem + suffix):

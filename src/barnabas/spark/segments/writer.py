@@ -189,7 +189,7 @@ class _TaskFiles(contextlib.AbstractContextManager["_TaskFiles"]):
             folder = staging_folder(self._target.folders[partition], self._load_id)
             try:
                 os.makedirs(folder, exist_ok=True)
-                found = SealedSegment(folder, f"{self._names}-{self._numbers}")
+                found = SealedSegment(folder, f"{self._names}-{self._numbers}", self._syncs)
             except OSError as error:
                 raise PipelineError(f"{folder} can not be written to: {error.strerror}") from None
             self._numbers += 1
