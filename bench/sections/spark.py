@@ -15,6 +15,7 @@ from pathlib import Path
 
 from pyspark.sql import SparkSession
 
+from barnabas.spark.worker_python import workers_python
 from bench.control import Control
 from bench.load.spec import LoadError
 from bench.measurement import Measurement
@@ -43,7 +44,7 @@ class Plan:
 
 def run() -> Iterator[Measurement]:
     """Measure everything, in a session and a folder of its own."""
-    os.environ["PYSPARK_PYTHON"] = sys.executable
+    os.environ["PYSPARK_PYTHON"] = os.environ["PYSPARK_DRIVER_PYTHON"] = workers_python()
     session = (
         SparkSession.builder.master("local[2]")
         .appName("barnabas bench")

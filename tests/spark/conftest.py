@@ -5,7 +5,6 @@ test do not see those of another; what a test sets in the session's configuratio
 """
 
 import os
-import sys
 import warnings
 from collections.abc import Iterator
 from pathlib import Path
@@ -13,11 +12,11 @@ from pathlib import Path
 import pytest
 from pyspark.sql import SparkSession
 
+from barnabas.spark.worker_python import workers_python
 from tests.kafka_peer.jars import PeerUnavailableError, fetch_spark_connector
 
 # Python workers are started by the JVM, which would otherwise take the first `python3` of the path.
-os.environ["PYSPARK_PYTHON"] = sys.executable
-os.environ["PYSPARK_DRIVER_PYTHON"] = sys.executable
+os.environ["PYSPARK_PYTHON"] = os.environ["PYSPARK_DRIVER_PYTHON"] = workers_python()
 
 
 @pytest.fixture(scope="session")

@@ -1,13 +1,74 @@
 """Starting Spark from the command line: what is missing is one sentence."""
 
+import os
 import subprocess
 import sys
 from pathlib import Path
+from typing import Self
 
 import pytest
+from pyspark.sql import SparkSession
 
+from barnabas.spark import session
 from barnabas.spark.errors import PipelineError
 from barnabas.spark.session import check_java, start_session
+from barnabas.spark.worker_python import workers_python
+
+
+class Builder:
+    """Takes what a session is started with, and starts none."""
+
+    def __init__(self) -> None:
+        self.settings: dict[str, str] = {}
+
+    def appName(self, name: str) -> Self:  # noqa: N802 (Spark's name)
+        """Take the name."""
+        return self.config("spark.app.name", name)
+
+    def master(self, master: str) -> Self:
+        """Take where it runs."""
+        return self.config("spark.master", master)
+
+    def config(self, name: str, value: str) -> Self:
+        """Take a setting."""
+        self.settings[name] = value
+        return self
+
+    def getOrCreate(self) -> Self:  # noqa: N802 (Spark's name)
+        """Be the session."""
+        return self
+
+
+@pytest.fixture
+def builder(monkeypatch: pytest.MonkeyPatch) -> Builder:
+    found = Builder()
+    monkeypatch.setattr(SparkSession, "builder", found)
+    monkeypatch.setattr(session, "check_java", lambda: None)
+    for name in ("PYSPARK_PYTHON", "PYSPARK_DRIVER_PYTHON", "PYSPARK_GATEWAY_PORT"):
+        monkeypatch.delenv(name, raising=False)
+    return found
+
+
+@pytest.mark.parametrize(
+    ("master", "python"),
+    [(None, workers_python()), ("local-cluster[2,1,1024]", workers_python()), ("yarn", sys.executable)],
+)
+def test_workers_are_started_with_the_quick_python_where_it_is_there(
+    builder: Builder, master: str | None, python: str
+) -> None:
+    start_session("test", master=master, is_quiet=False)
+    assert os.environ.pop("PYSPARK_PYTHON") == python
+    # What data sources run in is started with the driver's.
+    assert os.environ.pop("PYSPARK_DRIVER_PYTHON") == python
+
+
+def test_what_is_asked_for_goes_before_what_is_ours(builder: Builder, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PYSPARK_PYTHON", "/elsewhere/python")
+    monkeypatch.setenv("PYSPARK_DRIVER_PYTHON", "/elsewhere/driver")
+    start_session("test", conf={"spark.ui.enabled": "true"}, is_quiet=False)
+    assert builder.settings["spark.ui.enabled"] == "true"
+    assert os.environ["PYSPARK_PYTHON"] == "/elsewhere/python"
+    assert os.environ["PYSPARK_DRIVER_PYTHON"] == "/elsewhere/driver"
 
 
 def test_java_that_is_missing_or_too_old_is_named(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:

@@ -18,6 +18,7 @@ from pathlib import Path
 from typing import IO, TYPE_CHECKING
 
 from barnabas.spark.errors import PipelineError
+from barnabas.spark.worker_python import workers_python
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -58,15 +59,17 @@ def start_session(
     is_submitted = "PYSPARK_GATEWAY_PORT" in os.environ
     if not is_submitted:
         check_java()
-        # The JVM starts Python workers, and would take the first `python3` of the path.
-        os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
-        os.environ.setdefault("PYSPARK_DRIVER_PYTHON", sys.executable)
     settings = dict(_ALWAYS)
     builder = SparkSession.builder.appName(f"barnabas {job}")
     if not is_submitted:
         chosen = (conf or {}).get("spark.master", LOCAL_MASTER) if master is None else master
+        is_local = chosen.startswith("local")
+        # The JVM starts Python workers, and would take the first `python3` of the path. For data sources the driver's
+        # goes before the other. Workers elsewhere may have this Python and not the command beside it.
+        os.environ.setdefault("PYSPARK_PYTHON", workers_python() if is_local else sys.executable)
+        os.environ.setdefault("PYSPARK_DRIVER_PYTHON", os.environ["PYSPARK_PYTHON"])
         builder = builder.master(chosen)
-        settings |= _LOCAL if chosen.startswith("local") else {}
+        settings |= _LOCAL if is_local else {}
         if is_quiet:
             settings["spark.driver.extraJavaOptions"] = f"-Dlog4j2.configurationFile={_QUIET.as_uri()}"
     for name, value in (settings | dict(conf or {})).items():

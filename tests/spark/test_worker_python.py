@@ -1,0 +1,90 @@
+"""The Python of Spark's workers: archives that are not needed leave the path, and all else is as `python` does it."""
+
+import os
+import subprocess
+import sys
+import zipfile
+from pathlib import Path
+
+import pyspark
+import pytest
+
+from barnabas.spark.worker_python import COMMAND, without_archives, workers_python
+
+PROGRAM = "from barnabas.spark.worker_python import main; main()"
+
+
+def archive(folder: Path, name: str, version: str) -> str:
+    path = folder / name
+    with zipfile.ZipFile(path, "w") as opened:
+        opened.writestr(f"{name.partition('.')[0].partition('-')[0]}/version.py", version)
+    return str(path)
+
+
+def installed(folder: Path, package: str, version: str) -> str:
+    (folder / package).mkdir(parents=True)
+    (folder / package / "version.py").write_text(version)
+    return str(folder)
+
+
+def run(*arguments: str, folder: Path, path: str = "") -> subprocess.CompletedProcess[str]:
+    environment = os.environ | {"PYTHONPATH": os.pathsep.join([path, os.environ.get("PYTHONPATH", "")])}
+    command = [sys.executable, "-c", PROGRAM, *arguments]
+    return subprocess.run(command, cwd=folder, env=environment, capture_output=True, text=True, check=False)
+
+
+def test_archives_of_what_is_installed_leave_the_path(tmp_path: Path) -> None:
+    sources = [archive(tmp_path, "pyspark.zip", "4.3.0"), archive(tmp_path, "py4j-0.10.9.9-src.zip", "0.10.9.9")]
+    packages = installed(installed_in := tmp_path / "packages", "pyspark", "4.3.0")
+    installed(installed_in, "py4j", "0.10.9.9")
+    assert without_archives(["", *sources, "/nowhere", packages]) == ["", "/nowhere", packages]
+
+
+@pytest.mark.parametrize("version", ["4.2.0", None])
+def test_another_version_or_none_leaves_the_archive(tmp_path: Path, version: str | None) -> None:
+    path = [archive(tmp_path, "pyspark.zip", "4.3.0")]
+    if version is not None:
+        path.append(installed(tmp_path / "packages", "pyspark", version))
+    # The version that is found first is the one that would be imported.
+    path.append(installed(tmp_path / "later", "pyspark", "4.3.0" if version else "4.3.1"))
+    assert without_archives(path) == path
+
+
+def test_what_is_no_archive_of_spark_stays(tmp_path: Path) -> None:
+    packages = installed(tmp_path / "packages", "pyspark", "4.3.0")
+    (tmp_path / "pyspark.zip").write_text("no archive")
+    other = archive(tmp_path, "orders.zip", "4.3.0")
+    path = [str(tmp_path / "pyspark.zip"), "/nowhere/py4j-src.zip", other, str(tmp_path / "pyspark"), packages]
+    assert without_archives(path) == path
+
+
+def test_a_module_runs_as_python_runs_it_with_the_installed_pyspark(tmp_path: Path) -> None:
+    (tmp_path / "module.py").write_text(
+        "import sys, pyspark\n"
+        "main = sys.modules['__main__'].__name__\n"
+        "print(__name__, __spec__.name, main, sys.argv[1:], sys.path[0], pyspark.__file__)\n"
+        "sys.exit(7)\n"
+    )
+    home = Path(pyspark.__file__).parent
+    sources = home / "python" / "lib" / "pyspark.zip"
+    assert sources.exists()
+    done = run("-m", "module", "a", "-b", folder=tmp_path, path=str(sources))
+    assert done.stdout.split() == [
+        *("__main__", "module", "__main__", "['a',", "'-b']", str(tmp_path), str(home / "__init__.py")),
+    ], done.stderr
+    assert done.returncode == 7
+
+
+def test_other_arguments_go_to_python(tmp_path: Path) -> None:
+    done = run("-c", "import sys; print(sys.argv[1:], sys.executable)", "-m", "x", folder=tmp_path)
+    assert done.stdout.split() == ["['-m',", "'x']", sys.executable], done.stderr
+    assert run("-c", "raise SystemExit(3)", folder=tmp_path).returncode == 3
+
+
+def test_workers_get_the_command_beside_this_python(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setattr(sys, "executable", str(tmp_path / "python"))
+    assert workers_python() == str(tmp_path / "python")
+    (tmp_path / COMMAND).touch()
+    assert workers_python() == str(tmp_path / "python")
+    (tmp_path / COMMAND).chmod(0o755)
+    assert workers_python() == str(tmp_path / COMMAND)
