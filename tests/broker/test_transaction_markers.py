@@ -6,6 +6,7 @@ from typing import Any
 import pytest
 
 from barnabas.broker.internal_topics import GROUP_TOPIC
+from barnabas.broker.partition import Partition
 from barnabas.broker.transaction_markers import EndMarker
 from barnabas.embedded import Broker
 from barnabas.model import TopicPartition
@@ -70,17 +71,16 @@ def test_a_marker_of_a_producer_that_was_replaced_is_refused(broker: Broker) -> 
 
 def test_a_marker_that_can_not_be_written_is_written_later(broker: Broker, monkeypatch: pytest.MonkeyPatch) -> None:
     marker = open_transaction(broker, "later")
-    markers = broker.server.services.transactions.markers
-    append_marker = markers._append
+    append_own = Partition.append_own
     failures = iter([ErrorCode.KAFKA_STORAGE_ERROR, ErrorCode.NOT_LEADER_OR_FOLLOWER])
 
     def failing(partition: Any, batch: Any) -> int:
         code = next(failures, None)
         if code is not None:
             raise ApiError(code, "not now")
-        return append_marker(partition, batch)
+        return append_own(partition, batch)
 
-    monkeypatch.setattr(markers, "_append", failing)
+    monkeypatch.setattr(Partition, "append_own", failing)
     told = write(broker, marker, "later", until_done=True)
     until(lambda: told)
     assert last_stable(broker, "later") == 3
@@ -96,7 +96,7 @@ def test_nothing_is_tried_again_for_a_coordinator_that_is_gone(broker: Broker, m
         attempts.append(partition)
         raise ApiError(ErrorCode.KAFKA_STORAGE_ERROR, "not now")
 
-    monkeypatch.setattr(markers, "_append", failing)
+    monkeypatch.setattr(Partition, "append_own", failing)
     asked: list[bool] = []
 
     def is_wanted() -> bool:

@@ -70,6 +70,7 @@ Operations = st.lists(
 def test_timers_do_what_a_dictionary_does(operations: list[tuple[str, TimerKey, int]]) -> None:
     timers, model = Timers(), dict[TimerKey, int]()
     for operation, key, number in operations:
+        earlier_ms, armings = timers.next_deadline_ms, timers.armings
         match operation:
             case "set":
                 timers.set(key, number)
@@ -84,6 +85,8 @@ def test_timers_do_what_a_dictionary_does(operations: list[tuple[str, TimerKey, 
                 assert [model[key] for key in given_out] == sorted(model[key] for key in due)
                 for key in due:
                     del model[key]
+        came_nearer = bool(model) and (earlier_ms is None or min(model.values()) < earlier_ms)
+        assert timers.armings != armings or not came_nearer
         assert timers.next_deadline_ms == min(model.values(), default=None)
         assert {key: timers.deadline_of(key) for key in model} == model
         assert len(timers) == len(model)

@@ -12,11 +12,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from barnabas.config import LONG_MAX, LogConfig
-from barnabas.records.builder import OwnBatch, build_batch, seal_own_batch
+from barnabas.records.builder import OwnBatch, build_batch, own_marker
 from barnabas.records.codecs import Codec
 from barnabas.storage import log_end
 from barnabas.storage.log import OFFSET_END, Log
-from barnabas.wire.errors import ApiError
+from barnabas.wire.errors import ApiError, ErrorCode
 from tests.records.conftest import load_fallback
 from tests.storage.builders import NOW_MS, batch_of, marker_of, sent_by, with_body, with_fields
 from tests.storage.building import a_log, bases, fill, records
@@ -35,12 +35,26 @@ def test_it_is_compiled_where_tests_are_trusted() -> None:
     assert log_end.COMPILED
 
 
-def append_plain(module: ModuleType, log: Log, batch: bytes | bytearray, epoch: int = 0, now_ms: int = NOW_MS) -> int:
+def append_plain(
+    module: ModuleType, log: Log, batch: bytes | bytearray, epoch: int = 0, *, is_admitted: bool = False
+) -> int:
     """Append a batch in the middle of other bytes, as it lies in a receive buffer."""
     data = memoryview(bytearray(b"\xee" * 7) + batch + b"\xee" * 3)
     with end_of(module, log) as end:
-        first_offset: int = end.append_plain(data, 7, 7 + len(batch), epoch, now_ms)
+        first_offset: int = end.append_plain(data, 7, 7 + len(batch), epoch, NOW_MS, is_admitted)
     return first_offset
+
+
+def append_own_plain(module: ModuleType, log: Log, own: OwnBatch, epoch: int = 0) -> int:
+    with end_of(module, log) as end:
+        size: int = end.append_own_plain(own, epoch)
+    return size
+
+
+def append_own_long(log: Log, own: OwnBatch, epoch: int = 0) -> None:
+    log.takes_plain = False
+    log.append_own(own, epoch)
+    log.takes_plain = log.config.takes_plain
 
 
 @contextmanager
@@ -67,8 +81,8 @@ def append_long(log: Log, batch: bytes | bytearray) -> int:
     return first_offset
 
 
-def append_either(module: ModuleType, log: Log, batch: bytes | bytearray) -> int:
-    first_offset = append_plain(module, log, batch)
+def append_either(module: ModuleType, log: Log, batch: bytes | bytearray, *, is_admitted: bool = False) -> int:
+    first_offset = append_plain(module, log, batch, is_admitted=is_admitted)
     return append_long(log, batch) if first_offset < 0 else first_offset
 
 
@@ -93,6 +107,11 @@ def state_of(log: Log, files: MemoryFiles) -> dict[str, Any]:
             number: {name: getattr(entry, name) for name in entry.__slots__}
             for number, entry in log.producers.producers.items()
         },
+        "transactions": (
+            log.producers.first_unstable_offset,
+            log.producers.unreplicated,
+            log.aborted_transactions(0, log.log_end_offset),
+        ),
         "files": sorted(files.names("/data/orders-0")),
     }
 
@@ -168,7 +187,11 @@ HISTORY = st.lists(
     st.tuples(
         st.integers(1, 2),
         st.sampled_from(
-            ["next", "next", "next", "again", "gap", "epoch", "old epoch", "transaction", "marker", "restart"]
+            [
+                *("next", "next", "again", "gap", "epoch", "old epoch", "restart"),
+                *("transaction", "admitted", "admitted", "marker", "marker"),
+                *("marker of the next epoch", "marker of an old coordinator"),
+            ]
         ),
         st.integers(1, 3),
     ),
@@ -196,13 +219,14 @@ def test_producers_are_remembered_by_the_short_way_as_by_the_long_way(
             following[producer] = 0
         elif kind == "old epoch":
             batch = sent_by(producer, following[producer], count, epoch=epochs[producer] - 1)
-        elif kind == "transaction":
+        elif kind in ("transaction", "admitted"):
             batch = sent_by(producer, following[producer], count, epoch=epochs[producer], transactional=True)
-        elif kind == "marker":
-            marker = marker_of(producer, commit=count > 1, epoch=epochs[producer])
-            for log in (short, long):
-                log.append_as_leader(bytearray(marker), 0, is_client=False)
-                log.high_watermark_to_end()
+        elif kind.startswith("marker"):
+            if kind == "marker of the next epoch":  # As every end of a transaction is with KIP-890.
+                epochs[producer] += 1
+                following[producer] = 0
+            end_either(module, short, long, (producer, epochs[producer]), count, is_old=kind.endswith("coordinator"))
+            assert state_of(short, short_files) == state_of(long, long_files)
             continue
         elif kind == "restart":
             short.close()
@@ -212,11 +236,34 @@ def test_producers_are_remembered_by_the_short_way_as_by_the_long_way(
             long.high_watermark_to_end()
             continue
         before = short.log_end_offset
-        assert append_either(module, short, batch) == append_long(long, batch)
+        taken = append_either(module, short, batch, is_admitted=kind == "admitted")
+        assert taken == append_long(long, batch)
         if short.log_end_offset > before and kind != "again":
             following[producer] = (following[producer] + count) % SEQUENCES
             last[producer] = batch
         assert state_of(short, short_files) == state_of(long, long_files)
+
+
+def end_either(
+    module: ModuleType, short: Log, long: Log, producer: tuple[int, int], count: int, *, is_old: bool
+) -> None:
+    """Append a marker to two logs, to one of them the short way if that takes it; the other way both do the same."""
+    marker = own_marker(
+        commit=count > 1, timestamp=NOW_MS + count, producer=producer, coordinator_epoch=1 if is_old else 2
+    )
+    refusals: list[ErrorCode | None] = []
+    for log in (short, long):
+        try:
+            if log is long or append_own_plain(module, log, marker) < 0:
+                append_own_long(log, marker)
+            refusals.append(None)
+        except ApiError as error:
+            refusals.append(error.code)
+    assert refusals[0] == refusals[1]
+    # Readers see transactions as decided when the high watermark has passed the marker.
+    assert short.producers.unreplicated == long.producers.unreplicated
+    short.high_watermark_to_end()
+    long.high_watermark_to_end()
 
 
 @pytest.mark.parametrize("module", MODULES)
@@ -231,9 +278,35 @@ def test_batches_that_follow_each_other_go_the_short_way(module: ModuleType, mem
     assert append_plain(module, log, sent_by(1, 7)) == -1, "some are missing"
     assert append_plain(module, log, sent_by(1, 5, epoch=1)) == -1, "another epoch starts at 0"
     assert append_plain(module, log, sent_by(1, 5, transactional=True)) == -1, "it opens a transaction"
-    append_long(log, sent_by(1, 5, transactional=True))
-    assert append_plain(module, log, sent_by(1, 6)) == -1, "it is not in the transaction"
-    assert append_plain(module, log, sent_by(1, 6, transactional=True)) == end + 6
+    assert append_plain(module, log, sent_by(1, 5), is_admitted=True) == end + 5, "it is not in a transaction"
+    assert append_plain(module, log, sent_by(1, 6, transactional=True), is_admitted=True) == end + 6
+    assert append_plain(module, log, sent_by(1, 7), is_admitted=True) == -1, "it is not in the transaction"
+    assert append_plain(module, log, sent_by(1, 7, transactional=True)) == end + 7
+    assert log.last_stable.message_offset == end + 6
+
+
+@pytest.mark.parametrize("module", MODULES)
+def test_transactions_are_committed_the_short_way_and_aborted_the_long_way(
+    module: ModuleType, memory_files: MemoryFiles
+) -> None:
+    log = a_log(memory_files, "/data/orders-0")
+    fill(log, 2)
+    append_long(log, sent_by(1, 0))
+    end = log.log_end_offset
+    for number, is_commit in enumerate((True, True, False, True)):
+        epoch = number  # Each marker has the next one, and the sequence numbers begin anew.
+        sequence = 0 if number else 1
+        batch = sent_by(1, sequence, epoch=epoch, transactional=True)
+        assert append_plain(module, log, batch, is_admitted=True) == end
+        marker = own_marker(commit=is_commit, timestamp=NOW_MS, producer=(1, epoch + 1), coordinator_epoch=0)
+        assert (append_own_plain(module, log, marker) > 0) is is_commit
+        if not is_commit:
+            append_own_long(log, marker)
+        assert log.last_stable.message_offset == end, "the high watermark has not passed the marker"
+        log.high_watermark_to_end()
+        end += 2
+        assert log.last_stable.message_offset == log.log_end_offset == end
+    assert append_own_plain(module, log, marker) == -1, "there is nothing to commit"
 
 
 @pytest.mark.parametrize("module", MODULES)
@@ -366,34 +439,46 @@ def test_batches_of_the_broker_itself_make_the_same_log_either_way(
     short, long = (a_log(files, "/data/orders-0", **config) for files in (short_files, long_files))
     for number, batch in enumerate(own):
         epoch = number * epochs // len(own)
-        data, header = seal_own_batch(batch, short.log_end_offset, epoch)
-        with end_of(module, short) as end:
-            taken = end.append_sealed(data, header.last_offset_delta, header.max_timestamp, epoch)
+        before = short.size_bytes
+        taken = append_own_plain(module, short, batch, epoch)
+        assert taken in (-1, short.size_bytes - before)
         if taken < 0:
-            short.takes_plain = False
-            short.append_own(batch, epoch)
-            short.takes_plain = short.config.takes_plain
-        long.takes_plain = False
-        long.append_own(batch, epoch)
-        assert taken in (-1, short.log_end_offset - len(batch.records))
+            append_own_long(short, batch, epoch)
+        append_own_long(long, batch, epoch)
         assert state_of(short, short_files) == state_of(long, long_files)
         assert short.leader_epochs.entries == long.leader_epochs.entries
 
 
-def test_batches_of_the_broker_itself_do_go_the_short_way(memory_files: MemoryFiles) -> None:
+@pytest.mark.parametrize("module", MODULES)
+def test_batches_of_the_broker_itself_do_go_the_short_way(module: ModuleType, memory_files: MemoryFiles) -> None:
     log = a_log(memory_files, "/data/orders-0")
     fill(log, 2)
-    assert log.append_sealed(*_sealed(log, 2)) == 6
-    size = log.size_bytes
-    info = log.append_own(OwnBatch([(b"key", b"value"), (b"key", None)], NOW_MS), 0)
-    assert (info.first_offset, info.last_offset, info.record_count) == (8, 9, 2)
-    assert info.size_bytes == log.size_bytes - size
+    for end_offset in (8, 10, 12):
+        before = log.size_bytes
+        size = append_own_plain(module, log, OwnBatch([(b"key", b"value"), (b"key", None)], NOW_MS))
+        assert (log.log_end_offset, log.size_bytes) == (end_offset, before + size)
     assert log.high_watermark.message_offset == 6
 
 
-def _sealed(log: Log, count: int) -> tuple[memoryview, int, int, int]:
-    data, header = seal_own_batch(OwnBatch([(b"key", b"value")] * count, NOW_MS), log.log_end_offset, 0)
-    return data, header.last_offset_delta, header.max_timestamp, 0
+@pytest.mark.parametrize("module", MODULES)
+def test_a_batch_of_the_broker_itself_that_can_not_be_written_leaves_the_log_as_it_was(
+    module: ModuleType, memory_files: MemoryFiles
+) -> None:
+    log = a_log(memory_files, "/data/orders-0")
+    fill(log, 2)
+    append_long(log, sent_by(1, 0, transactional=True))
+    before = state_of(log, memory_files)
+    marker = own_marker(commit=True, timestamp=NOW_MS, producer=(1, 0), coordinator_epoch=0)
+    for own in (OwnBatch([(b"key", b"value")], NOW_MS), marker):
+        memory_files.fail_next_write(errno.ENOSPC, after_bytes=30)
+        with pytest.raises(OSError, match="No space left"):
+            append_own_plain(module, log, own)
+        after = state_of(log, memory_files)
+        for one in (before, after):
+            one["segments"] = [segment[:3] for segment in one["segments"]]
+        assert after == before
+        assert append_own_plain(module, log, own) > 0
+        before = state_of(log, memory_files)
 
 
 @pytest.mark.parametrize("module", MODULES)

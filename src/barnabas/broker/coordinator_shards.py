@@ -54,6 +54,11 @@ class Machine(Protocol):
         """When it wants to be asked again."""
         ...
 
+    @property
+    def armings(self) -> int:
+        """As long as this number stays the same, that moment does not come nearer."""
+        ...
+
     def tick(self, now_ms: int) -> Any:
         """Do what it is time for."""
         ...
@@ -80,7 +85,7 @@ Producer = tuple[int, int]
 class Shard(Generic[M]):
     """One partition with its machine."""
 
-    __slots__ = ("is_loaded", "loaded_end_offset", "machine", "partition", "timer", "wake_up_ms")
+    __slots__ = ("armings", "is_loaded", "loaded_end_offset", "machine", "partition", "timer", "wake_up_ms")
 
     def __init__(self, partition: Partition, machine: M) -> None:
         self.partition = partition
@@ -90,6 +95,8 @@ class Shard(Generic[M]):
         """How far the log was read; what was there need not have been on the disk."""
         self.timer: Timer | None = None
         self.wake_up_ms = 0
+        self.armings = 0
+        """Those of the machine when the timer was last looked at."""
 
     @property
     def is_safe(self) -> bool:
@@ -343,7 +350,11 @@ class CoordinatorShards(Generic[M]):
             shard.timer = self._scheduler.call_later(RELOAD_MS, lambda: self._reload(index))
 
     def _look_at_timer(self, shard: Shard[M]) -> None:
-        deadline_ms = shard.machine.next_deadline_ms
+        machine = shard.machine
+        if shard.timer is not None and shard.armings == machine.armings:
+            return
+        deadline_ms = machine.next_deadline_ms
+        shard.armings = machine.armings
         if deadline_ms is not None and (shard.timer is None or deadline_ms < shard.wake_up_ms):
             self._set_timer(shard, deadline_ms)  # A timer that comes too early looks again.
 

@@ -101,17 +101,21 @@ class Partition:
         self.maybe_increment_high_watermark()
         return info
 
-    def append_own(self, own: OwnBatch) -> LogAppendInfo:
-        """Append what a coordinator of this broker decided, for all in-sync replicas; raises ApiError."""
-        self._check_append(ACKS_ALL, ROOM_FOR_OWN)
+    def append_own(self, own: OwnBatch) -> int:
+        """Append what a coordinator of this broker decided, for all in-sync replicas; return the offset behind it.
+
+        Raises ApiError.
+        """
+        log, stats = self.log, self.stats
+        if self.room or not self.is_leader or len(self.in_sync_replicas) < log.config.min_insync_replicas:
+            self._check_append(ACKS_ALL, ROOM_FOR_OWN)
         try:
-            info = self.log.append_own(own, self.leader_epoch)
+            stats.bytes_in += log.append_own(own, self.leader_epoch)
         except OSError as error:
             raise self.storage_error(error) from error
-        self.stats.bytes_in += info.size_bytes
-        self.stats.messages_in += info.record_count
+        stats.messages_in += len(own.records)
         self.maybe_increment_high_watermark()
-        return info
+        return log.end_offset
 
     def _check_append(self, acks: int, room: int) -> None:
         if not self.is_leader:

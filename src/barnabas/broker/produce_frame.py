@@ -28,6 +28,8 @@ COMPILED = cython.compiled
 
 FRAMES_MAX = 64
 """So many frames are taken at a time at most; after them other connections get their turn."""
+FRAMES_A_TRANSACTION = 8
+"""One that begins a transaction in its partition counts as so many: it is written down by the coordinator as well."""
 ANSWERS_BYTES = 64 << 10
 
 # A literal of more than 31 bits would be a Python object to Cython.
@@ -268,6 +270,7 @@ class PlainProduce:
     """Takes plain produce requests from the receive buffer to the logs; one for all connections of a loop."""
 
     _learn = cython.declare(object)
+    _admit = cython.declare(object)
     _on_change = cython.declare(object)
     _delayed_fetch = cython.declare(object)
     _delayed_produce = cython.declare(object)
@@ -276,9 +279,15 @@ class PlainProduce:
     _answers = cython.declare(cython.uchar[::1])
     _filled = cython.declare(cython.Py_ssize_t)
 
-    def __init__(self, learn: object, on_change: object, delayed_fetch: object, delayed_produce: object) -> None:
-        """`learn(version, topic, partition)` knows the target of a request, or None; others hear of appends."""
+    def __init__(
+        self, learn: object, admit: object, on_change: object, delayed_fetch: object, delayed_produce: object
+    ) -> None:
+        """`learn(version, topic, partition)` knows the target of a request, or None; others hear of appends.
+
+        `admit(transactional id, batch, partition, version)` raises unless that transaction may write to a partition.
+        """
         self._learn = learn
+        self._admit = admit
         self._on_change = on_change
         self._delayed_fetch = delayed_fetch
         self._delayed_produce = delayed_produce
@@ -308,15 +317,19 @@ class PlainProduce:
         data: cython.const[cython.uchar][::1] = view
         size: cython.longlong
         count: cython.longlong = 0
+        spent: cython.longlong = 0
+        cost: cython.longlong
         self._filled = 0
-        while count < FRAMES_MAX and filled - start >= 4:
+        while spent < FRAMES_MAX and filled - start >= 4:
             size = _read_int32(data, start)
             if size < 64 or size > filled - start - 4 or size > frame_bytes_max:
                 break
-            if not self._take_one(view, data[start + 4 : start + 4 + size], start + 4, now_ms):
+            cost = self._take_one(view, data[start + 4 : start + 4 + size], start + 4, now_ms)
+            if cost == 0:
                 break
             start += 4 + size
             count += 1
+            spent += cost
         return start, count, bytes(self._memory[: self._filled])
 
     @cython.cfunc
@@ -326,33 +339,40 @@ class PlainProduce:
         frame: cython.const[cython.uchar][::1],
         place: cython.Py_ssize_t,
         now_ms: cython.longlong,
-    ) -> cython.bint:
-        """Append the batch of the frame at `place` of the view, and tell whether it was a plain one."""
-        version, head, _transactional, topic, topic_end, start, end = _locate(frame, len(frame))
+    ) -> cython.longlong:
+        """Append the batch of the frame at `place` of the view, and tell how many it counts as; 0 is not taken."""
+        version, head, transactional, topic, topic_end, start, end = _locate(frame, len(frame))
         acks: cython.longlong
         first_offset: cython.longlong
+        cost: cython.longlong = 1
         target: PlainTarget
         if version < 0:
-            return False
+            return 0
         acks = _read_int16(frame, head)
         if acks < -1 or acks > 1:
-            return False
+            return 0
         target = self._target(view, place, version, topic, topic_end)
         if target is None or (acks and self._filled + target._size > ANSWERS_BYTES):
-            return False
+            return 0
         partition = target.partition
         if partition.room or not partition.is_leader or len(partition.in_sync_replicas) != 1:
-            return False
+            return 0
         log = partition.log
         try:
-            first_offset = log.append_plain(view, place + start, place + end, partition.leader_epoch, now_ms)
+            first_offset = log.append_plain(view, place + start, place + end, partition.leader_epoch, now_ms, False)
+            # One that is only special in being transactional is usually the first one of a transaction.
+            if first_offset < 0 and transactional > 0 and frame[start + 21] == 0 and frame[start + 22] == 16:
+                cost = FRAMES_A_TRANSACTION
+                name = view[place + head - transactional : place + head].tobytes()
+                self._admit(name, view[place + start : place + end], partition, version)
+                first_offset = log.append_plain(view, place + start, place + end, partition.leader_epoch, now_ms, True)
         except OSError as error:
             partition.storage_error(error)  # Nothing was appended; the long way answers what the disk makes of it.
-            return False
-        except Exception:  # noqa: BLE001 (a bug: nothing was appended, and the long way gives it a name and an answer)
-            return False
+            return 0
+        except Exception:  # noqa: BLE001 (not admitted, or a bug: nothing was appended, and the long way answers)
+            return 0
         if first_offset < 0:
-            return False
+            return 0
         stats = partition.stats
         stats.total_produce_requests += 1
         stats.bytes_in += end - start
@@ -361,7 +381,7 @@ class PlainProduce:
             self._on_change(partition)
         if acks:
             self._answer(target, frame, first_offset, log.log_start_offset)
-        return True
+        return cost
 
     @cython.cfunc
     def _target(

@@ -3,6 +3,7 @@ from typing import Any
 
 COMPILED: bool
 FRAMES_MAX: int
+FRAMES_A_TRANSACTION: int
 ANSWERS_BYTES: int
 
 class PlainTarget:
@@ -14,6 +15,7 @@ class PlainProduce:
     def __init__(
         self,
         learn: Callable[[int, bytes, int], PlainTarget | None],
+        admit: Callable[[bytes, memoryview, Any, int], object],
         on_change: Callable[[Any], object],
         delayed_fetch: object,
         delayed_produce: object,

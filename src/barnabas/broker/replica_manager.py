@@ -207,6 +207,8 @@ class ReplicaManager:
 
     def on_change(self, partition: Partition) -> None:
         """Wake what waits for data of a partition, at the end of this turn of the loop."""
+        if not self.delayed_fetch.size and not self.delayed_produce.size:
+            return
         key = partition.topic_partition
         if self.delayed_fetch.is_watching(key) or self.delayed_produce.is_watching(key):
             if not self._changed:

@@ -63,7 +63,9 @@ class TransactionMarkers:
 
     def write(self, marker: EndMarker, name: TopicPartition, written: Written) -> None:
         """Write a marker into a partition, and call back when it is safe, or with the error."""
-        self._write(marker, self._batch(marker), name, written)
+        code = self._write(marker, self._batch(marker), name, written)
+        if code is not None:
+            written(name, code)
 
     def _batch(self, marker: EndMarker) -> OwnBatch:
         return own_marker(
@@ -73,26 +75,21 @@ class TransactionMarkers:
             coordinator_epoch=marker.coordinator_epoch,
         )
 
-    def _write(self, marker: EndMarker, batch: OwnBatch, name: TopicPartition, written: Written) -> None:
+    def _write(self, marker: EndMarker, batch: OwnBatch, name: TopicPartition, later: Written) -> ErrorCode | None:
+        """Write a marker and return what came of it, or None if that is not known yet and `later` is told."""
         manager = self._manager
         try:
             partition = manager.partitions.get(name) or manager.partition(*name)
-            end_offset = self._append(partition, batch)
+            end_offset = partition.append_own(batch)
         except ApiError as error:
-            written(name, error.code)
-            return
+            return error.code
+        manager.on_change(partition)
         if name.topic == GROUP_TOPIC:
             self._groups.complete_transaction(name.partition, marker.producer_id, marker.is_commit)
         code = partition.acknowledgement(end_offset, ACKS_ALL)
-        if code is not None:
-            written(name, code)
-        else:
-            manager.delayed_produce.watch(_DelayedMarker(partition, end_offset, written), [name], WAIT_MS)
-
-    def _append(self, partition: Partition, batch: OwnBatch) -> int:
-        info = partition.append_own(batch)
-        self._manager.on_change(partition)
-        return info.last_offset + 1
+        if code is None:
+            manager.delayed_produce.watch(_DelayedMarker(partition, end_offset, later), [name], WAIT_MS)
+        return code
 
     def write_until_done(
         self, marker: EndMarker, names: Sequence[TopicPartition], done: Done, is_wanted: Callable[[], bool]
@@ -104,33 +101,32 @@ class TransactionMarkers:
         Args:
             is_wanted: whether the coordinator that decided is still there; asked before every further attempt.
         """
-        at_once: list[TopicPartition] | None = []
-
-        def is_done(name: TopicPartition) -> None:
-            if at_once is None:
-                done([name])
-            else:
-                at_once.append(name)
 
         def written(name: TopicPartition, code: ErrorCode) -> None:
+            if needs_no_more(name, code):
+                done([name])
+
+        def needs_no_more(name: TopicPartition, code: ErrorCode) -> bool:
             if code is ErrorCode.NONE:
-                is_done(name)
-            elif code in _NEEDS_NO_MARKER:
+                return True
+            if code in _NEEDS_NO_MARKER:
                 logger.warning("%s needs no marker of producer %d: %s", name, marker.producer_id, code.name)
-                is_done(name)
-            else:
-                self._manager.scheduler.call_later(RETRY_MS, lambda: try_again(name))
+                return True
+            self._manager.scheduler.call_later(RETRY_MS, lambda: try_again(name))
+            return False
 
         def try_again(name: TopicPartition) -> None:
             if is_wanted():
                 self.write(marker, name, written)
 
         batch = self._batch(marker)
+        at_once = []
         for name in names:
-            self._write(marker, batch, name, written)
-        told, at_once = at_once, None
-        if told:
-            done(told)
+            code = self._write(marker, batch, name, written)
+            if code is not None and needs_no_more(name, code):
+                at_once.append(name)
+        if at_once:
+            done(at_once)
 
 
 class _DelayedMarker:

@@ -157,7 +157,10 @@ class Transactions:
         name = partition.topic_partition
         try:
             shard = self.shards.shard_of(transactional_id)
-            code = self._admitted(shard, transactional_id, producer, name, implicit)
+            if implicit:
+                code = self._add(shard, transactional_id, producer, name)
+            else:
+                code = shard.machine.verify(transactional_id, *producer, name)
         except ApiError as error:
             if error.code in _COORDINATOR_IS_AWAY:
                 raise ApiError(ErrorCode.NOT_ENOUGH_REPLICAS, error.message) from None
@@ -174,28 +177,31 @@ class Transactions:
             code = ErrorCode.NOT_ENOUGH_REPLICAS
         raise ApiError(code, f"{name} is not part of an ongoing transaction of {transactional_id}")
 
-    def _admitted(
-        self,
-        shard: "Shard[TransactionCoordinator]",
-        transactional_id: str,
-        producer: Producer,
-        name: TopicPartition,
-        implicit: bool,
+    def _add(
+        self, shard: "Shard[TransactionCoordinator]", transactional_id: str, producer: Producer, name: TopicPartition
     ) -> ErrorCode:
-        if not implicit:
-            return shard.machine.verify(transactional_id, *producer, name)
-        now_ms = self.shards.now_ms()
-        codes, step = shard.machine.add_partitions_to_transaction(
-            transactional_id, *producer, (name,), False, IMPLICIT_CLIENT_VERSION, now_ms
+        """Make a partition part of a transaction, and tell whether it may be; what was added need not be safe yet."""
+        code, record = shard.machine.add_partitions(
+            transactional_id, *producer, (name,), IMPLICIT_CLIENT_VERSION, self.shards.now_ms()
         )
-        self._keep(shard, transactional_id, step)
-        return codes if isinstance(codes, ErrorCode) else codes[name]
+        if record is not None:
+            try:
+                self.shards.persist(shard, (record,))
+            except ApiError as error:
+                raise ApiError(ErrorCode.NOT_COORDINATOR, error.message) from None
+            self._note(shard, transactional_id)
+        return code
 
     def _keep(self, shard: "Shard[TransactionCoordinator]", transactional_id: str, step: Step) -> None:
-        """Write down what was added to a transaction, and note how far the log must be safe for it to be."""
+        """Write down what was added to a transaction."""
         if not self.shards.carry_out(shard, step):
             raise ApiError(ErrorCode.NOT_COORDINATOR, f"the transaction of {transactional_id} could not be kept")
-        if step.records and not shard.is_safe:
+        if step.records:
+            self._note(shard, transactional_id)
+
+    def _note(self, shard: "Shard[TransactionCoordinator]", transactional_id: str) -> None:
+        """Note how far the log must be safe for what was added to be."""
+        if not shard.is_safe:
             self._unsafe[transactional_id] = shard.partition.log.log_end_offset
 
     def _is_kept(self, shard: "Shard[TransactionCoordinator]", transactional_id: str) -> bool:

@@ -256,6 +256,11 @@ class GroupCoordinator:
         """When `tick` wants to be called; None if there is nothing to wait for."""
         return self.timers.next_deadline_ms
 
+    @property
+    def armings(self) -> int:
+        """As `Timers.armings`."""
+        return self.timers.armings
+
     def _expire(self, now_ms: int) -> list[CoordinatorRecord]:
         """Delete offsets that nobody needs any more, and then groups that have neither members nor offsets."""
         self.timers.set(EXPIRY_KEY, now_ms + self.config.offsets_retention_check_interval_ms)

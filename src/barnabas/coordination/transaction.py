@@ -117,9 +117,11 @@ class TransactionMetadata:
     start_timestamp_ms: int = NO_TIMESTAMP
     client_transaction_version: int = 0
     timer_key: TimerKey = field(init=False, compare=False, repr=False)
+    log_key: TransactionLogKey = field(init=False, compare=False, repr=False)
 
     def __post_init__(self) -> None:
         self.timer_key = TimerKey("transaction", self.transactional_id)
+        self.log_key = TransactionLogKey(transactional_id=self.transactional_id)
 
     @property
     def is_ending(self) -> bool:
@@ -245,7 +247,7 @@ class TransactionMetadata:
     def expire(self, now_ms: int) -> CoordinatorRecord:
         """End the transactional id itself, and return the record that deletes it."""
         self._move(DEAD, now_ms)
-        return CoordinatorRecord(TransactionLogKey(transactional_id=self.transactional_id), None)
+        return CoordinatorRecord(self.log_key, None)
 
     def _move(self, status: TransactionStatus, now_ms: int) -> None:
         assert self.status in PREVIOUS_STATUSES[status], f"{self.transactional_id}: {self.status!r} to {status!r}"
@@ -277,7 +279,7 @@ class TransactionMetadata:
             transaction_start_timestamp_ms=self.start_timestamp_ms,
             client_transaction_version=self.client_transaction_version,
         )
-        return CoordinatorRecord(TransactionLogKey(transactional_id=self.transactional_id), value)
+        return CoordinatorRecord(self.log_key, value)
 
     @classmethod
     def from_record(cls, transactional_id: str, value: TransactionLogValue) -> "TransactionMetadata":

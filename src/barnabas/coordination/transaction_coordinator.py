@@ -261,27 +261,41 @@ class TransactionCoordinator:
                 return error, step
             mine = transaction.partitions
             return {p: _NONE if p in mine else ErrorCode.TRANSACTION_ABORTABLE for p in partitions}, step
+        error, record = self.add_partitions(
+            transactional_id, producer_id, producer_epoch, partitions, client_version, now_ms
+        )
+        if record is not None:
+            step.records.append(record)
+        return error, step
+
+    def add_partitions(
+        self,
+        transactional_id: str,
+        producer_id: int,
+        producer_epoch: int,
+        partitions: Collection[TopicPartition],
+        client_version: int,
+        now_ms: int,
+    ) -> tuple[ErrorCode, CoordinatorRecord | None]:
+        """Make partitions part of a transaction, and return what is to be persisted, if they were not part of it."""
         if not transactional_id:
-            return ErrorCode.INVALID_REQUEST, step
+            return ErrorCode.INVALID_REQUEST, None
         transaction = self._transactions.get(transactional_id)
         if transaction is None:
-            return ErrorCode.INVALID_PRODUCER_ID_MAPPING, step
+            return ErrorCode.INVALID_PRODUCER_ID_MAPPING, None
         # First of all, because the client may already know itself by the next producer id (KAFKA-18660).
         if transaction.is_ending:
-            return ErrorCode.CONCURRENT_TRANSACTIONS, step
+            return ErrorCode.CONCURRENT_TRANSACTIONS, None
         if transaction.producer_id != producer_id:
-            return ErrorCode.INVALID_PRODUCER_ID_MAPPING, step
+            return ErrorCode.INVALID_PRODUCER_ID_MAPPING, None
         if transaction.producer_epoch != producer_epoch or producer_epoch == EPOCH_MAX:
-            return ErrorCode.PRODUCER_FENCED, step
-        is_new = transaction.status is not ONGOING
-        mine = transaction.partitions
-        if not is_new and all(partition in mine for partition in partitions):
-            return _NONE, step
-        transaction.add_partitions(partitions, client_version, now_ms)
-        step.records.append(transaction.record())
-        if is_new:
+            return ErrorCode.PRODUCER_FENCED, None
+        if transaction.status is not ONGOING:
             self._timeouts.set(transaction.timer_key, now_ms + transaction.timeout_ms)
-        return _NONE, step
+        elif transaction.partitions.keys() >= set(partitions):
+            return _NONE, None
+        transaction.add_partitions(partitions, client_version, now_ms)
+        return _NONE, transaction.record()
 
     def verify(
         self, transactional_id: str, producer_id: int, producer_epoch: int, partition: TopicPartition
@@ -419,6 +433,11 @@ class TransactionCoordinator:
         if expiration_ms is not None:
             moments.append(max(expiration_ms, self._next_expirations_ms))
         return min(moments, default=None)
+
+    @property
+    def armings(self) -> int:
+        """As `Timers.armings`; what is looked for only so often is looked for later, never earlier."""
+        return self._timeouts.armings + self._expirations.armings
 
     def tick(self, now_ms: int) -> TransactionStep:
         """Abort transactions that took too long, and forget transactional ids that nobody uses.

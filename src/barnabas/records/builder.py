@@ -187,18 +187,20 @@ class OwnBatch(NamedTuple):
     attributes: int = 0
     producer_id: int = NO_PRODUCER_ID
     producer_epoch: int = NO_PRODUCER_EPOCH
+    end: tuple[bool, int] | None = None
+    """Of a marker: whether it commits, and the coordinator epoch; what its only record says."""
 
 
 def own_marker(*, commit: bool, timestamp: int, producer: tuple[int, int], coordinator_epoch: int) -> OwnBatch:
     """The control batch that ends a producer's transaction in a partition."""
     key = MARKER_KEY.pack(_MARKER_VERSION, _MARKER_COMMIT if commit else _MARKER_ABORT)
     value = MARKER_VALUE.pack(_MARKER_VERSION, coordinator_epoch)
-    return OwnBatch([(key, value)], timestamp, TRANSACTIONAL | CONTROL, *producer)
+    return OwnBatch([(key, value)], timestamp, TRANSACTIONAL | CONTROL, *producer, (commit, coordinator_epoch))
 
 
 def seal_own_batch(own: OwnBatch, base_offset: int, leader_epoch: int) -> tuple[memoryview, BatchHeader]:
     """The bytes of a batch, with the offset and the epoch that it has in the log, and its header."""
-    records, timestamp, attributes, producer_id, producer_epoch = own
+    records, timestamp, attributes, producer_id, producer_epoch, _ = own
     batch = kernel.build_own_batch(
         records, base_offset, leader_epoch, attributes, timestamp, producer_id, producer_epoch
     )

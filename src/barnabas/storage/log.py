@@ -187,28 +187,22 @@ class Log(LogEnd):
                     return self._duplicate(duplicate)
         return self._append(data, batches)
 
-    def append_own(self, own: OwnBatch, leader_epoch: int) -> LogAppendInfo:
-        """Append a batch that a coordinator of this broker makes; it gets its offset before it is sealed.
+    def append_own(self, own: OwnBatch, leader_epoch: int) -> int:
+        """Append a batch that a coordinator of this broker makes, and return its size in bytes.
 
-        What is sealed here is not checked again, unless the topic stores batches otherwise than they come.
+        It gets its offset before it is sealed, and what is sealed here is not checked again, unless the topic stores
+        batches otherwise than they come.
         """
+        size = self.append_own_plain(own, leader_epoch)
+        if size >= 0:
+            return size
         data, header = seal_own_batch(own, self.end_offset, leader_epoch)
-        if header.producer_id < 0:
-            first_offset = self.append_sealed(data, header.last_offset_delta, header.max_timestamp, leader_epoch)
-            if first_offset >= 0:
-                return self._appended(data, header)
         config = self.config
         if config.message_timestamp_type != "CreateTime" or config.compression_type not in ("producer", "uncompressed"):
-            return self.append_as_leader(data, leader_epoch, is_client=False)
+            return self.append_as_leader(data, leader_epoch, is_client=False).size_bytes
         if header.producer_id >= 0:
             self._check_producer(data, header, is_client=False)
-        return self._append(data, [header])
-
-    def _appended(self, data: memoryview, header: BatchHeader) -> LogAppendInfo:
-        last_offset = header.base_offset + header.last_offset_delta
-        start, size = self.log_start_offset, len(data)
-        info = (header.base_offset, last_offset, header.max_timestamp, NO_TIMESTAMP, start, size, header.count, False)
-        return tuple.__new__(LogAppendInfo, info)
+        return self._append(data, [header]).size_bytes
 
     def append_as_follower(self, records: bytes | bytearray | memoryview) -> LogAppendInfo:
         """Append batches with the offsets that the leader gave them."""
@@ -472,7 +466,8 @@ class Log(LogEnd):
     def high_watermark_to_end(self) -> None:
         """Move the high watermark to the log end, which is where it goes after every append without other replicas."""
         self.watermark_to_end()
-        self.producers.on_high_watermark(self.end_offset)
+        if self.producers.unreplicated:
+            self.producers.on_high_watermark(self.end_offset)
 
     @property
     def last_stable(self) -> LogOffsetMetadata:

@@ -10,6 +10,7 @@ class cost nothing to change, which the attributes of a Python object do: this i
 A plain batch is what almost every producer sends to almost every topic: one batch of magic 2, uncompressed, for a topic
 that takes batches as they come and acknowledges them when they are in the log. An idempotent producer's is plain if it
 follows the last one that is known of that producer, in the same epoch, and in the transaction that is open, if one is.
+The first one of a transaction is plain as well, for those who know that the producer may begin one here.
 
 Rule 1: `append_plain` does what `Log.append_as_leader` does, and tests compare the two; what is not plain, or is to be
 refused, or needs a roll, it leaves to that one and answers -1. Nothing is changed then but the offset and the epoch
@@ -38,6 +39,7 @@ _FAR = cython.declare(cython.longlong, DISTANCE_MAX)
 _SEQUENCE_MAX = cython.declare(cython.longlong, 2**31 - 1)
 _crc32c = crc32c.crc32c
 _read_plain_batch = kernel.read_plain_batch
+_build_own_batch = kernel.build_own_batch
 
 
 @cython.cclass
@@ -126,11 +128,15 @@ class LogEnd:
         end: cython.longlong,
         leader_epoch: cython.longlong,
         now_ms: cython.longlong,
+        is_admitted: cython.bint = False,
     ) -> int:
         """Append the batch in `data[start:end]`, whose length is right, and return its first offset.
 
         -1 is for every batch that has to go the long way. The high watermark moves along. Raises OSError from the disk,
         with the segment as it was.
+
+        Args:
+            is_admitted: whether the batch may begin a transaction.
         """
         segment: SegmentEnd = self.active_end
         position: cython.longlong = segment.size
@@ -159,7 +165,7 @@ class LogEnd:
         last_offset = first_offset + header[6]
         producer = None
         if header[9] >= 0:
-            producer = self.producers.find_next(header[9], header[10], header[11], header[5] != 0)
+            producer = self.producers.find_next(header[9], header[10], header[11], header[5] != 0, is_admitted)
             if producer is None:
                 return NO_OFFSET
         if base_timestamp < 0 or base_timestamp > _FAR or oldest < -_FAR or newest > _FAR or newest < -_FAR:
@@ -175,39 +181,53 @@ class LogEnd:
         self._write(data[start:end], first_offset, last_offset, newest)
         if producer is not None:
             producer.remember((header[11] + header[6]) & _SEQUENCE_MAX, last_offset, header[6], newest)
+            if header[5] != 0:
+                self.producers.begin_transaction(producer, first_offset)
         self.end_offset = last_offset + 1
         self.is_touched = True
         self._watermark_to_end()
         return first_offset
 
-    def append_sealed(
-        self,
-        batch: object,
-        last_offset_delta: cython.longlong,
-        timestamp: cython.longlong,
-        leader_epoch: cython.longlong,
-    ) -> int:
-        """Append a batch of this broker, sealed with the end offset and without a producer; return its first offset.
+    def append_own_plain(self, own: object, leader_epoch: cython.longlong) -> int:
+        """Append an OwnBatch of a coordinator and return its size in bytes.
 
-        -1 is for one that has to go the long way. The high watermark stays where it is. Raises as `append_plain` does.
+        -1 is for one that has to go the long way: that is one of a producer, unless it commits the producer's open
+        transaction. The high watermark stays where it is. Raises as `append_plain` does.
         """
+        records, time, attributes, producer_id, producer_epoch, end = own
         segment: SegmentEnd = self.active_end
-        size: cython.longlong = len(batch)
+        timestamp: cython.longlong = time
         first_offset: cython.longlong = self.end_offset
-        last_offset: cython.longlong
+        last_offset: cython.longlong = first_offset + len(records) - 1
+        size: cython.longlong
         if not self.takes_plain or self.is_closed or segment.is_index_full or not segment.size:
             return NO_OFFSET
-        if timestamp > self.roll_after:
-            return NO_OFFSET
-        if segment.size + size > self.segment_bytes or last_offset_delta > self.offset_max - first_offset:
+        if timestamp > self.roll_after or last_offset > self.offset_max:
             return NO_OFFSET
         if leader_epoch > self.leader_epochs.latest:
             return NO_OFFSET
-        last_offset = first_offset + last_offset_delta
-        self._write(batch, first_offset, last_offset, timestamp)
+        producer = None
+        if producer_id >= 0:
+            # An abort goes into an index as well, and records of a producer open a transaction.
+            if end is None or not end[0]:
+                return NO_OFFSET
+            producer = self.producers.find_open(producer_id, producer_epoch, end[1])
+            if producer is None:
+                return NO_OFFSET
+        batch = _build_own_batch(
+            records, first_offset, leader_epoch, attributes, timestamp, producer_id, producer_epoch
+        )
+        size = len(batch)
+        if segment.size + size > self.segment_bytes:
+            return NO_OFFSET
+        view = memoryview(batch)
+        view[17:21] = _crc32c(view[21:]).to_bytes(4, "big")
+        self._write(view, first_offset, last_offset, timestamp)
+        if producer is not None:
+            self.producers.end_transaction(producer, producer_epoch, end, last_offset, timestamp)
         self.end_offset = last_offset + 1
         self.is_touched = True
-        return first_offset
+        return size
 
     @cython.cfunc
     def _write(

@@ -171,15 +171,26 @@ class ProducerStateManager:
         return None
 
     def find_next(
-        self, producer_id: int, epoch: int, base_sequence: int, is_transactional: bool
+        self, producer_id: int, epoch: int, base_sequence: int, is_transactional: bool, is_admitted: bool
     ) -> ProducerEntry | None:
-        """Return the producer of a batch that follows its last one, in the same epoch and the same open transaction."""
+        """Return the producer of a batch that follows its last one in the same epoch.
+
+        It must be in the transaction that is open, if there is one, or begin one that it was admitted to.
+        """
         entry = self.producers.get(producer_id)
-        if entry is None or entry.epoch != epoch or not entry.batches:
+        if entry is None or entry.epoch != epoch:
             return None
-        if (entry.transaction_first_offset != NO_OFFSET) != is_transactional:
+        is_open = entry.transaction_first_offset != NO_OFFSET
+        if is_open is not is_transactional and (is_open or not is_admitted):
             return None
-        return entry if (entry.batches[-1].last_sequence + 1) & SEQUENCE_MAX == base_sequence else None
+        return entry if (entry.last_sequence + 1) & SEQUENCE_MAX == base_sequence else None
+
+    def find_open(self, producer_id: int, epoch: int, coordinator_epoch: int) -> ProducerEntry | None:
+        """Return the producer whose open transaction a marker of these epochs ends."""
+        entry = self.producers.get(producer_id)
+        if entry is None or entry.transaction_first_offset == NO_OFFSET:
+            return None
+        return entry if epoch >= entry.epoch and coordinator_epoch >= entry.coordinator_epoch else None
 
     @staticmethod
     def _check_epoch(entry: ProducerEntry, epoch: int) -> None:
@@ -219,9 +230,14 @@ class ProducerStateManager:
         """Take in a batch of records that was appended."""
         entry = self._entry(batch.producer_id)
         entry.add(batch)
-        if batch.is_transactional and entry.transaction_first_offset == NO_OFFSET:
-            entry.transaction_first_offset = batch.base_offset
-            self._ongoing[batch.producer_id] = batch.base_offset
+        if batch.is_transactional:
+            self.begin_transaction(entry, batch.base_offset)
+
+    def begin_transaction(self, entry: ProducerEntry, first_offset: int) -> None:
+        """Note where the transaction of a producer begins, unless it has begun before."""
+        if entry.transaction_first_offset == NO_OFFSET:
+            entry.transaction_first_offset = first_offset
+            self._ongoing[entry.producer_id] = first_offset
 
     def _entry(self, producer_id: int) -> ProducerEntry:
         entry = self.producers.get(producer_id)
@@ -232,14 +248,20 @@ class ProducerStateManager:
     def complete(self, batch: BatchHeader, marker: Marker) -> CompletedTransaction | None:
         """Take in a marker that was appended, and return the transaction it ended, if there was one."""
         entry = self._entry(batch.producer_id)
-        entry.begin_epoch(batch.producer_epoch)
-        entry.coordinator_epoch = marker.coordinator_epoch
-        entry.last_timestamp = batch.max_timestamp
+        return self.end_transaction(entry, batch.producer_epoch, marker, batch.last_offset, batch.max_timestamp)
+
+    def end_transaction(
+        self, entry: ProducerEntry, epoch: int, marker: tuple[bool, int], last_offset: int, timestamp: int
+    ) -> CompletedTransaction | None:
+        """Do the same with what matters of the marker's batch."""
+        is_commit, entry.coordinator_epoch = marker
+        entry.begin_epoch(epoch)
+        entry.last_timestamp = timestamp
         first_offset, entry.transaction_first_offset = entry.transaction_first_offset, NO_OFFSET
         if first_offset == NO_OFFSET:
             return None
-        del self._ongoing[batch.producer_id]
-        completed = CompletedTransaction(batch.producer_id, first_offset, batch.last_offset, not marker.is_commit)
+        del self._ongoing[entry.producer_id]
+        completed = CompletedTransaction(entry.producer_id, first_offset, last_offset, not is_commit)
         self.unreplicated.append(completed)
         return completed
 
@@ -253,8 +275,7 @@ class ProducerStateManager:
 
     def on_high_watermark(self, high_watermark: int) -> None:
         """Let readers see the end of transactions whose marker is below the high watermark."""
-        if self.unreplicated:
-            self.unreplicated = [done for done in self.unreplicated if done.last_offset >= high_watermark]
+        self.unreplicated = [done for done in self.unreplicated if done.last_offset >= high_watermark]
 
     def remove_expired(self, oldest_timestamp: int) -> None:
         """Forget producers that were last heard of before a point in time and have no open transaction."""

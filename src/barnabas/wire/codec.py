@@ -397,18 +397,27 @@ class _Encoding:
         if not tagged:
             source.add(f"{out}.append(0)")
             return
-        tags = source.variable("t")
-        source.add(f"{tags} = []")
+        tags, count = source.variable("t"), source.variable("c")
+        source.add(f"{tags} = bytearray()", f"{count} = 0")
         for field in sorted(tagged, key=lambda field: field.tag or 0):
-            content = source.variable("o")
+            assert field.tag is not None
             is_needed = f"{message}.{field.name} != {source.name('D', field.default)}"
             if field.kind == "struct" and field.nullable.has(self._shape.version):
                 # Who finds no such field takes an empty structure for its value, so null has to be said.
                 is_needed = "True"
-            source.add(f"if {is_needed}:", f"    {content} = bytearray()")
+            source.add(f"if {is_needed}:")
             source.indent += 1
-            self._value(f"{message}.{field.name}", field, content)
-            source.add(f"{tags}.append(({field.tag}, {content}))")
+            source.add(f"{count} += 1")
+            if field.kind in FIXED:
+                size = struct.calcsize(_format(FIXED[field.kind]))
+                source.add(f"{tags} += {unsigned_varint(field.tag) + unsigned_varint(size)!r}")
+                self._value(f"{message}.{field.name}", field, tags)
+            else:
+                content = source.variable("o")
+                source.add(f"{content} = bytearray()")
+                self._value(f"{message}.{field.name}", field, content)
+                source.add(f"{tags} += {unsigned_varint(field.tag)!r} + unsigned_varint(len({content}))")
+                source.add(f"{tags} += {content}")
             source.indent -= 1
-        source.add(f"{out} += unsigned_varint(len({tags}))", f"for number, content in {tags}:")
-        source.add(f"    {out} += unsigned_varint(number) + unsigned_varint(len(content)) + content")
+        assert len(tagged) < 128, "the number of tagged fields has one byte"
+        source.add(f"{out}.append({count})", f"{out} += {tags}")

@@ -3,6 +3,7 @@
 import errno
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 from hypothesis import given
@@ -37,6 +38,7 @@ from tests.broker.asking import (
     produce_request,
     records_of,
 )
+from tests.broker.coordinating import TRANSACTION, add, end, find, init, produce_in
 from tests.broker.turning import on_loop, until_on_loop
 from tests.records.message_sets import build_message_set
 from tests.storage.builders import batch_of, sent_by
@@ -339,10 +341,17 @@ def test_the_short_way_answers_what_the_codec_answers(
 
 
 def wired(
-    name: str, index: int, batch: bytes | bytearray, *, version: int = 9, acks: int = -1, number: int = 0
+    name: str,
+    index: int,
+    batch: bytes | bytearray,
+    *,
+    version: int = 9,
+    acks: int = -1,
+    number: int = 0,
+    transactional_id: str | None = None,
 ) -> bytes:
     topics = [TopicProduceData(name=name, partition_data=[PartitionProduceData(index=index, records=bytes(batch))])]
-    body = ProduceRequest(acks=acks, timeout_ms=1000, topic_data=topics)
+    body = ProduceRequest(transactional_id=transactional_id, acks=acks, timeout_ms=1000, topic_data=topics)
     header = RequestHeader(0, version, number, "client")
     return b"".join(bytes(part) for part in request_frame(PRODUCE, header, request_encoder(PRODUCE, version)(body)))
 
@@ -404,6 +413,64 @@ def test_what_is_not_plain_ends_the_taking_with_what_was_before_it(broker: Broke
     for other in others:
         start, count, answers = taken(broker, plain + other + plain)
         assert (start, count, len(answers)) == (len(plain), 1, len(answered(begun, 0, 0, 0)))
+
+
+@pytest.mark.parametrize("version", [11, 12])
+def test_the_first_batch_of_a_transaction_is_taken_from_those_who_may_begin_one(
+    connection: Connection, broker: Broker, begun: str, version: int
+) -> None:
+    name = f"tx of {begun}"
+    find(connection, name, TRANSACTION)
+    producer = init(connection, name)
+    end_version = 5 if version >= 12 else 4
+    if version < 12:
+        add(connection, producer, (begun, 0))
+    assert produce_in(connection, producer, begun, version=version) == ErrorCode.NONE
+    assert end(connection, producer, version=end_version) is ErrorCode.NONE  # From here on it is a known producer.
+    log = broker.server.services.replica_manager.partitions[begun, 0].log
+
+    def wired_by(epoch: int, transactional_id: str = name, **fields: Any) -> bytes:
+        sequence = producer.sequences.get((begun, 0), 0)
+        batch = sent_by(
+            producer.producer_id, sequence, epoch=epoch, transactional=True, timestamp=now(broker), **fields
+        )
+        return wired(begun, 0, batch, version=version, transactional_id=transactional_id)
+
+    right = wired_by(producer.epoch)
+    before = log.log_end_offset
+    if version < 12:
+        assert taken(broker, right)[1] == 0, "the partition was not added"
+        add(connection, producer, (begun, 0))
+    others = {
+        "of nobody": wired_by(producer.epoch, "nobody"),
+        "of an epoch that is over": wired_by(producer.epoch - 1),
+        "of an epoch that nobody has": wired_by(producer.epoch + 1),
+        "that is compressed": wired_by(producer.epoch, codec=Codec.GZIP),
+    }
+    for why, frame in others.items():
+        assert taken(broker, frame)[1] == 0, why
+    assert log.log_end_offset == before
+    assert taken(broker, right) == (len(right), 1, answered(begun, 0, 0, before, version))
+    assert (log.log_end_offset, log.last_stable.message_offset) == (before + 1, before)
+    assert taken(broker, right)[1] == 0, "it was sent before"
+    assert end(connection, producer, version=end_version) is ErrorCode.NONE
+    assert log.last_stable.message_offset == log.log_end_offset == before + 2
+
+
+def test_transactions_that_begin_keep_others_waiting_no_longer_than_plain_requests(
+    connection: Connection, broker: Broker, topic: Topic
+) -> None:
+    count = produce_frame.FRAMES_MAX // produce_frame.FRAMES_A_TRANSACTION + 2
+    name = topic(partitions=count)
+    find(connection, name, TRANSACTION)
+    producer = init(connection, name)
+    for index in range(count):
+        produce(connection, name, batch_of(timestamp=now(broker)), index)
+        assert produce_in(connection, producer, name, index) == ErrorCode.NONE
+    assert end(connection, producer) is ErrorCode.NONE
+    batch = sent_by(producer.producer_id, 0, epoch=producer.epoch, transactional=True, timestamp=now(broker))
+    frames = [wired(name, index, batch, version=12, transactional_id=name) for index in range(count)]
+    assert taken(broker, b"".join(frames))[1] == count - 2
 
 
 def test_a_frame_that_is_not_all_there_waits(broker: Broker, begun: str) -> None:

@@ -192,7 +192,9 @@ class ProduceShortcut:
     def __init__(self, broker: Services) -> None:
         self._broker = broker
         manager = self._manager = broker.replica_manager
-        self.plain = PlainProduce(self._plain_target, manager.on_change, manager.delayed_fetch, manager.delayed_produce)
+        self.plain = PlainProduce(
+            self._plain_target, self._admit, manager.on_change, manager.delayed_fetch, manager.delayed_produce
+        )
         # By what stands on the wire. Both are forgotten whenever a topic changes.
         self._partitions: dict[tuple[bytes, int, bool], Partition] = {}
         self._answers: dict[tuple[bytes, int], _AnswerTemplate] = {}
@@ -217,8 +219,7 @@ class ProduceShortcut:
             return None
         try:
             if transactional_id:
-                name = transactional_id.decode(errors="replace")
-                _admit(self._broker, name, frame[start:end], partition, version)
+                self._admit(transactional_id, frame[start:end], partition, version)
             info = partition.append_records_to_leader(frame[start:end], acks)
         except ApiError:
             return None
@@ -232,6 +233,9 @@ class ProduceShortcut:
         if answer is None:
             answer = self._answers[topic, version] = _AnswerTemplate(topic, version)
         return answer.fill(correlation_id, index, info)
+
+    def _admit(self, transactional_id: bytes, batch: memoryview, partition: Partition, version: int) -> None:
+        _admit(self._broker, transactional_id.decode(errors="replace"), batch, partition, version)
 
     def _learn(self, version: int, topic: bytes, index: int) -> None:
         """Remember a partition, if it is one that is written to without further questions, and go the long way."""
