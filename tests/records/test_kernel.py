@@ -16,6 +16,7 @@ from tests.records.message_sets import build_message, build_message_set
 from tests.records.strategies import Mutation, Row, mutated, mutations, new_records, rows
 
 DELTA_MAX = 2**31 - 1
+OFFSET_ORDER = 11
 
 
 def varint(value: int) -> bytes:
@@ -215,6 +216,55 @@ def test_kernels_agree_on_damaged_records(
         for kernel in (compiled, fallback):
             with pytest.raises(AssertionError, match="that check_records refuses"):
                 kernel.decode_records(data, count)
+
+
+SIZES = st.sampled_from([0, 1, 62, 63, 64, 65, 100, 8190, 8191, 8192])
+SIMPLE = st.tuples(st.sampled_from([0, 1, -1, 63, -64, 64, 8191, -8192, 8192]), st.none() | SIZES, st.none() | SIZES)
+
+
+@given(
+    shapes=st.lists(SIMPLE, min_size=2, max_size=6),
+    first=st.sampled_from([0, 62, 8190]),
+    headers=st.none() | st.integers(0, 5),
+    changes=mutations,
+)
+def test_the_fast_walk_finds_what_the_slow_one_does(
+    any_kernel: ModuleType,
+    shapes: list[tuple[int, int | None, int | None]],
+    first: int,
+    headers: int | None,
+    changes: list[Mutation],
+) -> None:
+    """Only records whose offsets follow each other are walked fast, and only those before the first other one."""
+    before: list[Row] = [(0, offset, None, b"", ()) for offset in range(first)]
+    records: list[Row] = [
+        (
+            time,
+            first + number,
+            None if key is None else bytes(key),
+            None if value is None else bytes(value),
+            ((b"h", b"v"),) if number == headers else (),
+        )
+        for number, (time, key, value) in enumerate(shapes)
+    ]
+    whole = any_kernel.encode_records(before)
+    data = bytes(whole) + bytes(mutated(any_kernel.encode_records(records), changes))
+    count = len(before) + len(records)
+    dense = any_kernel.check_records(data, count, True, count - 1)
+    slow = any_kernel.check_records(data, count, False, count - 1)
+    if any_kernel.FAULTS[dense[0]] != any_kernel.FAULTS[OFFSET_ORDER]:
+        assert dense == slow
+    elif slow[0] == 0:
+        offsets = [row[1] for row in any_kernel.decode_records(data, count)]
+        assert offsets != list(range(count))
+
+
+def test_the_fast_walk_looks_at_no_byte_behind_the_records(any_kernel: ModuleType) -> None:
+    data = any_kernel.encode_records([(0, offset, None, b"", ()) for offset in range(3)])
+    for size in range(len(data)):
+        # A view that ends where memory that is not its own begins.
+        fault, *_ = any_kernel.check_records(memoryview(bytes(data))[:size], 3, True, 2)
+        assert fault != 0
 
 
 @given(data=st.binary(max_size=200), count=st.integers(0, 5))

@@ -45,12 +45,13 @@ class DiskStoppedError(Exception):
 class Inode:
     """A file without its name: what is read from it, and what of that a power cut leaves."""
 
-    __slots__ = ("content", "durable", "modified_ms")
+    __slots__ = ("content", "durable", "modified_ms", "reserve_end")
 
     def __init__(self, durable: bytes | bytearray, modified_ms: int) -> None:
         self.durable = bytearray(durable)
         self.content = bytearray(durable)
         self.modified_ms = modified_ms
+        self.reserve_end = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -249,6 +250,7 @@ class MemoryFile:
         """Cut or extend the file to `size` bytes."""
         self._check(writing=True)
         self._disk.resize("truncate", self._path, self._inode, size)
+        self._inode.reserve_end = 0
 
     def allocate(self, size: int) -> None:
         """Reserve room for `size` bytes and make the file that long; one that is longer stays so."""
@@ -256,6 +258,16 @@ class MemoryFile:
         if size <= 0:
             raise OSError(errno.EINVAL, os.strerror(errno.EINVAL), self._path)
         self._disk.resize("allocate", self._path, self._inode, max(size, len(self._inode.content)))
+
+    def reserve(self, position: int, size: int) -> bool:
+        """Reserve room behind the end of the file; nobody but `has_reserve` sees anything of it, so it is no step."""
+        self._check(writing=True)
+        self._inode.reserve_end = position + size
+        return True
+
+    def has_reserve(self) -> bool:
+        """Tell whether there is room behind its end."""
+        return self._inode.reserve_end > len(self._inode.content)
 
     def sync(self) -> None:
         """Return when the bytes written are on the disk."""

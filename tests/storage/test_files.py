@@ -14,6 +14,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from barnabas.storage import files as files_module
 from barnabas.storage.files import (
     LOCK_FILE,
     DirectoryLockedError,
@@ -21,6 +22,7 @@ from barnabas.storage.files import (
     Files,
     FileTooLargeError,
     OsFiles,
+    file_system_of,
     read_whole,
     write_whole,
 )
@@ -132,6 +134,46 @@ def test_allocate_extends_and_never_cuts(disk: Disk) -> None:
     assert read_whole(disk.files, path) == b"abc\0\0"
     file.allocate(2)
     assert file.size() == 5
+
+
+def test_a_reserve_leaves_the_file_as_it_is_and_a_truncation_gives_it_back(disk: Disk) -> None:
+    path = put(disk, "a", b"abc")
+    file = disk.files.open(path, writable=True)
+    assert not file.has_reserve()
+    # Where the disk gains nothing by it there is none, and that is told.
+    assert file.reserve(3, 4 << 20) is file.has_reserve()
+    assert read_whole(disk.files, path) == b"abc"
+    file.write_at(b"def", 3)
+    assert read_whole(disk.files, path) == b"abcdef"
+    file.truncate(6)
+    assert not file.has_reserve()
+    assert read_whole(disk.files, path) == b"abcdef"
+
+
+def test_only_file_systems_that_gain_by_it_are_asked_for_a_reserve(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    file = OsFiles().open(str(tmp_path / "a"), writable=True)
+    monkeypatch.setattr(files_module, "_gains_by_reserves", lambda device: False)
+    assert not file.reserve(0, 4 << 20)
+    monkeypatch.setattr(files_module, "_gains_by_reserves", lambda device: True)
+    assert not file.reserve(0, 1 << 60), "no disk has so much room"
+    read_only = OsFiles().open(str(tmp_path / "a"))
+    assert not read_only.reserve(0, 4 << 20)
+    assert file.size() == 0
+    assert not file.has_reserve()
+
+
+def test_what_kind_of_file_system_a_device_has_is_read_from_the_list_of_mounts(tmp_path: Path) -> None:
+    mounts = tmp_path / "mountinfo"
+    mounts.write_text(
+        "22 1 254:0 / / rw,relatime shared:1 - ext4 /dev/vda rw\n"
+        "23 22 0:21 / /tmp rw - tmpfs tmpfs rw\n"
+        "24 22 254:1 /a /b rw - xfs /dev/vdb rw\n"
+    )
+    kinds = {numbers: file_system_of(os.makedev(*numbers), str(mounts)) for numbers in [(254, 0), (0, 21), (9, 9)]}
+    assert kinds == {(254, 0): "ext4", (0, 21): "tmpfs", (9, 9): ""}
+    assert file_system_of(os.makedev(254, 0), str(tmp_path / "nothing")) == ""
 
 
 def test_what_was_written_is_there_after_a_sync(disk: Disk) -> None:

@@ -13,7 +13,7 @@ from barnabas.storage.transaction_index import AbortedTransaction
 from tests.storage.builders import NOW_MS
 from tests.storage.building import records
 from tests.storage.conftest import Disk
-from tests.storage.memory_files import MemoryFiles
+from tests.storage.memory_files import MemoryFile, MemoryFiles
 
 BASE = 50
 
@@ -38,6 +38,18 @@ def read_bytes(segment: LogSegment, offset: int, max_size: int = 1 << 20, max_po
     found = segment.read(offset, max_size, segment.size if max_position is None else max_position)
     assert found is not None
     return found.records.file.read_at(found.records.size, found.records.position) if found.records else b""
+
+
+def ask_for_room(monkeypatch: pytest.MonkeyPatch, *, is_given: bool) -> list[tuple[int, int]]:
+    """Let every wish for room be granted or not, and be noted as position and size."""
+    asked: list[tuple[int, int]] = []
+
+    def reserve(_file: MemoryFile, position: int, size: int) -> bool:
+        asked.append((position, size))
+        return is_given
+
+    monkeypatch.setattr(MemoryFile, "reserve", reserve)
+    return asked
 
 
 @pytest.fixture
@@ -219,6 +231,42 @@ def test_a_preallocated_file_is_trimmed_when_it_is_sealed(disk: Disk) -> None:
     size = add(active, 50).size
     sealed = active.seal()
     assert disk.files.open(sealed.path).size() == size
+
+
+def test_room_is_reserved_ahead_of_a_segment_that_grows_and_given_back(memory_disk: Disk) -> None:
+    active = an_active(memory_disk)
+    file = memory_disk.files.open(active.segment.path)
+    add(active, 50, count=20)
+    assert not file.has_reserve(), "most segments stay small"
+    active.segment.room_end = active.segment.size
+    add(active, 70)
+    assert file.has_reserve()
+    assert active.segment.room_end > active.segment.size
+    assert file.size() == active.segment.size, "what a file has is what was written to it"
+    sealed = active.seal()
+    assert not file.has_reserve()
+    assert file.size() == sealed.size
+
+
+def test_a_segment_asks_for_as_much_room_as_it_has_and_not_for_more_than_16_mb(
+    memory_disk: Disk, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    active = an_active(memory_disk)
+    asked = ask_for_room(monkeypatch, is_given=True)
+    for size in (5 << 20, 20 << 20, 30 << 20, 100 << 20):
+        active.segment.size = size
+        if size > active.segment.room_end:
+            active.reserve_room()
+    assert asked == [(5 << 20, 5 << 20), (20 << 20, 16 << 20), (100 << 20, 16 << 20)]
+
+
+def test_a_disk_that_reserves_nothing_is_not_asked_again(memory_disk: Disk, monkeypatch: pytest.MonkeyPatch) -> None:
+    active = an_active(memory_disk)
+    asked = ask_for_room(monkeypatch, is_given=False)
+    active.segment.room_end = 0
+    add(active, 50)
+    add(active, 51)
+    assert asked == [(0, 0)]
 
 
 def test_renaming_takes_all_files_along(disk: Disk) -> None:

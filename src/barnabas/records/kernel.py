@@ -215,6 +215,100 @@ def _read_length(
 @cython.cfunc
 @cython.nogil
 @cython.exceptval(check=False)
+def _walk_plain(
+    data: cython.const[cython.uchar][::1], position: cython.Py_ssize_t, size: cython.Py_ssize_t, count: cython.longlong
+) -> tuple[cython.longlong, cython.Py_ssize_t, cython.longlong, cython.longlong, cython.longlong]:
+    """Checks records as most are: no headers, no field longer than 8 KB, and offsets that follow each other from 0.
+
+    Answers (how many there were before the first other one, where that starts, least and greatest timestamp delta, null
+    keys). It takes half the time of `_walk`, because a length that is wrong anywhere makes the sum of all wrong: it is
+    compared once, at the end of the record, and no byte behind the end was taken for a field then.
+    """
+    index: cython.longlong = 0
+    start: cython.Py_ssize_t
+    end: cython.Py_ssize_t
+    field: cython.longlong
+    second: cython.longlong
+    timestamp_delta: cython.longlong
+    delta_min: cython.longlong = 0
+    delta_max: cython.longlong = 0
+    keyless: cython.longlong = 0
+    is_keyless: cython.bint
+    # Up to the length of the key a record has nine bytes at most here, and these are looked at without asking.
+    while index < count and size - position >= 9:
+        field = data[position]
+        start = position + 1
+        if field >= 0x80:
+            second = data[start]
+            field = field & 0x7F | second << 7
+            start += 1
+            if second >= 0x80:
+                break
+        end = start + (field >> 1)
+        if field & 1 or end > size:
+            break
+        # Behind the attributes.
+        field = data[start + 1]
+        start += 2
+        if field >= 0x80:
+            second = data[start]
+            field = field & 0x7F | second << 7
+            start += 1
+            if second >= 0x80:
+                break
+        timestamp_delta = (field >> 1) ^ -(field & 1)
+        field = data[start]
+        start += 1
+        if field >= 0x80:
+            second = data[start]
+            field = field & 0x7F | second << 7
+            start += 1
+            if second >= 0x80:
+                break
+        if field != index << 1:
+            break
+        field = data[start]
+        start += 1
+        if field >= 0x80:
+            second = data[start]
+            field = field & 0x7F | second << 7
+            start += 1
+            if second >= 0x80:
+                break
+        is_keyless = field == 1
+        if is_keyless:
+            field = 0
+        start += field >> 1
+        if field & 1 or start + 2 > end:
+            break
+        field = data[start]
+        start += 1
+        if field >= 0x80:
+            second = data[start]
+            field = field & 0x7F | second << 7
+            start += 1
+            if second >= 0x80:
+                break
+        if field == 1:
+            field = 0
+        # The number of headers is the last byte.
+        if field & 1 or start + (field >> 1) + 1 != end or data[end - 1] != 0:
+            break
+        position = end
+        keyless += is_keyless
+        if index == 0:
+            delta_min = delta_max = timestamp_delta
+        elif timestamp_delta < delta_min:
+            delta_min = timestamp_delta
+        elif timestamp_delta > delta_max:
+            delta_max = timestamp_delta
+        index += 1
+    return index, position, delta_min, delta_max, keyless
+
+
+@cython.cfunc
+@cython.nogil
+@cython.exceptval(check=False)
 def _walk(
     data: cython.const[cython.uchar][::1],
     position: cython.Py_ssize_t,
@@ -236,6 +330,10 @@ def _walk(
     keyless: cython.longlong = 0
     null_key: cython.bint
     fault: cython.longlong = _FINE
+    if dense:
+        # Not the last one: a fault behind it is told with the place where it starts.
+        index, position, delta_min, delta_max, keyless = _walk_plain(data, position, size, count - 1)
+        previous = index - 1
     while index < count:
         start = position
         value, position = _read_length(data, start, size)

@@ -34,6 +34,7 @@ COMPILED = cython.compiled
 
 DISTANCE_MAX = 1 << 61
 """Timestamps and their distances are plain below this: sums of two stay inside 64 bits."""
+ROOM_BYTES_MIN = 4 << 20
 
 _FAR = cython.declare(cython.longlong, DISTANCE_MAX)
 _SEQUENCE_MAX = cython.declare(cython.longlong, 2**31 - 1)
@@ -52,6 +53,7 @@ class SegmentEnd:
     largest_offset = cython.declare(cython.longlong, visibility="public")
     bytes_since_entry = cython.declare(cython.longlong, visibility="public")
     is_index_full = cython.declare(cython.bint, visibility="public")
+    room_end = cython.declare(cython.longlong, visibility="public")
 
     def __init__(self, base_offset: cython.longlong) -> None:
         self.base_offset = base_offset
@@ -62,6 +64,8 @@ class SegmentEnd:
         self.bytes_since_entry = 0
         # Whether one of the indexes has no room for another entry, so that the segment has to be rolled.
         self.is_index_full = False
+        # Where the segment asks for room ahead: not before it has shown that it will be large.
+        self.room_end = ROOM_BYTES_MIN
 
 
 @cython.cclass
@@ -238,6 +242,8 @@ class LogEnd:
         position: cython.longlong = segment.size
         largest_timestamp: cython.longlong = segment.largest_timestamp
         largest_offset: cython.longlong = segment.largest_offset
+        if position + len(batch) > segment.room_end:
+            self.active.reserve_room()
         try:
             self.active.write_at(batch, position)
             if newest > largest_timestamp:

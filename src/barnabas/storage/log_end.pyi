@@ -6,6 +6,7 @@ from barnabas.storage.segment import ActiveSegment
 
 COMPILED: bool
 DISTANCE_MAX: int
+ROOM_BYTES_MIN: int
 
 class SegmentEnd:
     base_offset: int
@@ -14,6 +15,7 @@ class SegmentEnd:
     largest_offset: int
     bytes_since_entry: int
     is_index_full: bool
+    room_end: int
 
     def __init__(self, base_offset: int) -> None: ...
 
