@@ -127,6 +127,22 @@ def test_partitions_are_checked_and_stamped_at_the_same_time(
     assert (offsets(connection, 0), offsets(connection, 1)) == (list(range(9)), list(range(9)))
 
 
+def test_a_machine_without_threads_checks_and_stamps_one_partition_after_the_other(
+    broker: Broker, connection: Connection, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    start = threading.Thread.start
+
+    def refuse(thread: threading.Thread) -> None:
+        if thread.name.startswith("barnabas-load"):
+            raise RuntimeError("can't start new thread")
+        start(thread)
+
+    monkeypatch.setattr(threading.Thread, "start", refuse)
+    stage_orders(broker, "load-1", 0, 1)
+    adopt(broker, "load-1", 0, 1)
+    assert offsets(connection, 0) == offsets(connection, 1) == list(range(9))
+
+
 def test_the_same_load_is_refused_also_after_a_restart(broker: Broker) -> None:
     stage_orders(broker, "one", 0)
     adopt(broker, "one", 0)

@@ -12,6 +12,7 @@ from barnabas.broker.partition import ROOM_FOR_ALL, ROOM_FOR_NONE, ROOM_FOR_OWN
 from barnabas.client.connection import Connection
 from barnabas.clock import ManualClock
 from barnabas.embedded import Broker
+from barnabas.storage.segment import ActiveSegment
 from barnabas.wire.errors import ErrorCode
 from barnabas.wire.messages.coordinators import FindCoordinatorRequest
 from barnabas.wire.messages.offsets import (
@@ -113,6 +114,22 @@ def test_clients_are_refused_at_once_and_coordinators_are_not(
     said = [record.getMessage() for record in caplog.records if "full" in record.getMessage()]
     assert len(said) == 1
     assert caplog.text.count("has room again") == 1
+
+
+def test_room_that_logs_have_reserved_is_given_back(broker: Broker, connection: Connection, disk: MemoryFiles) -> None:
+    for topic in ("orders", "payments"):
+        create_topic(connection, topic)
+        assert produce(connection, topic, batch_of(50)).error_code == ErrorCode.NONE
+        on_loop(broker, active_of(broker, topic).reserve_room)
+    payments = disk.open(active_of(broker, "payments").segment.path)
+    assert payments.has_reserve()
+    fill_up(broker, connection, disk)
+    assert not payments.has_reserve()
+    assert offsets_of(fetch(connection, "payments", 0)) == list(range(50))
+
+
+def active_of(broker: Broker, topic: str) -> ActiveSegment:
+    return broker.server.services.replica_manager.partitions[topic, 0].log.active
 
 
 def connection_to_groups(connection: Connection) -> None:

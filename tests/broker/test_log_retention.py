@@ -41,7 +41,8 @@ def test_old_segments_go_on_schedule_and_one_line_says_so(clock: ManualClock, ca
             assert fetch(connection, "orders", 2).error_code == ErrorCode.OFFSET_OUT_OF_RANGE
             assert offsets_of(fetch(connection, "orders", 3)) == [3]
         size = on_loop(broker, lambda: log_of(broker, "orders").segments.first.size)
-    said = [record.message for record in caplog.records]
+    # The loop itself says so when a busy machine makes it slow.
+    said = [record.message for record in caplog.records if record.name != "asyncio"]
     assert said == [
         f"orders-0: 3 segments with {3 * size} bytes are deleted (3 by retention.ms), and it starts at 3 now"
     ]

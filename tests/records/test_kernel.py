@@ -1,6 +1,5 @@
 """Both kernels: what they accept, what they name, and that they never differ."""
 
-import struct
 from types import ModuleType
 from typing import Any
 
@@ -12,7 +11,7 @@ from barnabas.records.batch import BatchHeader, check_header, read_header
 from barnabas.records.builder import build_batch, end_transaction_marker
 from barnabas.records.codecs import Codec
 from barnabas.records.record import Record
-from tests.records.message_sets import build_message, build_message_set
+from tests.records.message_sets import build_message
 from tests.records.strategies import Mutation, Row, mutated, mutations, new_records, rows
 
 DELTA_MAX = 2**31 - 1
@@ -271,91 +270,6 @@ def test_the_fast_walk_looks_at_no_byte_behind_the_records(any_kernel: ModuleTyp
 def test_kernels_agree_on_nonsense(compiled: ModuleType, fallback: ModuleType, data: bytes, count: int) -> None:
     arguments = (data, count, False, DELTA_MAX)
     assert compiled.check_records(*arguments) == fallback.check_records(*arguments)
-    assert compiled.find_batch(data, count) == fallback.find_batch(data, count)
-
-
-def mixed_log() -> tuple[bytes, list[tuple[int, int]]]:
-    """Messages and batches of all three magics, and (position, last offset) of each."""
-    pieces = [
-        (build_message(0, 0, -1, b"k", b"v"), 0),
-        (build_message_set(1, [(1, 10, None, b"a"), (2, 11, None, b"b")], codec=Codec.GZIP), 2),
-        (bytes(build_batch([(5, None, b"x", ())] * 3, base_offset=3)), 5),
-        (bytes(build_batch([(5, None, b"x" * 500, ())], base_offset=10)), 10),
-        (bytes(build_batch([], base_offset=11)), 11),
-    ]
-    places = []
-    log = b""
-    for data, last_offset in pieces:
-        places.append((len(log), last_offset))
-        log += data
-    return log, places
-
-
-def test_the_batch_of_an_offset_is_found(any_kernel: ModuleType) -> None:
-    log, places = mixed_log()
-    for target in range(-1, 12):
-        expected = next(place for place in places if place[1] >= target)
-        assert any_kernel.find_batch(log, target) == expected
-        assert any_kernel.find_batch(bytearray(log), target) == expected
-        assert any_kernel.find_batch(memoryview(log), target) == expected
-    assert any_kernel.find_batch(log, 12) == (len(log), -1)
-    assert any_kernel.find_batch(b"", 0) == (0, -1)
-
-
-def test_a_walk_stops_where_the_next_header_is_not_complete(any_kernel: ModuleType) -> None:
-    first = bytes(build_batch([(5, None, b"x" * 100, ())], base_offset=0))
-    second = bytes(build_batch([(5, None, b"x", ())], base_offset=1))
-    for size in range(len(first), len(first) + 27):
-        assert any_kernel.find_batch((first + second)[:size], 1) == (len(first), -1)
-    # The body of the batch that is found need not be there, and one that is skipped may end behind the buffer.
-    assert any_kernel.find_batch((first + second)[: len(first) + 27], 1) == (len(first), 1)
-    assert any_kernel.find_batch(first[:27], 1) == (len(first), -1)
-    assert any_kernel.find_batch(first[:26], 1) == (0, -1)
-    message = build_message(1, 0, 0, None, b"x" * 100)
-    assert any_kernel.find_batch(message[:17], 0) == (0, 0)
-    assert any_kernel.find_batch(message[:17], 1) == (len(message), -1)
-    assert any_kernel.find_batch(message[:16], 1) == (0, -1)
-
-
-@pytest.mark.parametrize(
-    ("layout", "position", "value"),
-    [
-        (">i", 8, 48),
-        (">i", 8, 0),
-        (">i", 8, -1),
-        (">i", 8, -(2**31)),
-        (">b", 16, 3),
-        (">b", 16, -1),
-        (">q", 0, -1),
-        (">q", 0, -(2**63)),
-        (">q", 0, 2**63 - 1),
-        (">i", 23, -1),
-    ],
-)
-def test_a_walk_stops_at_a_header_that_cannot_be_right(
-    any_kernel: ModuleType, layout: str, position: int, value: int
-) -> None:
-    first = build_batch([(5, None, b"x", ())], base_offset=0)
-    second = build_batch([(5, None, b"x", ())] * 2, base_offset=1)
-    struct.pack_into(layout, second, position, value)
-    assert any_kernel.find_batch(bytes(first + second), 1) == (len(first), -2)
-
-
-@pytest.mark.parametrize(("magic", "size"), [(0, 13), (1, 21)])
-def test_a_walk_stops_at_a_message_that_is_too_small(any_kernel: ModuleType, magic: int, size: int) -> None:
-    message = bytearray(build_message(magic, 0, 0, None, None))
-    assert any_kernel.find_batch(bytes(message), 5) == (len(message), -1)
-    struct.pack_into(">i", message, 8, size)
-    assert any_kernel.find_batch(bytes(message), 5) == (0, -2)
-
-
-@given(records=new_records, changes=mutations, target=st.integers(-1, 40) | st.integers(0, 2**63 - 1))
-def test_kernels_find_the_same_batch_in_damaged_logs(
-    compiled: ModuleType, fallback: ModuleType, records: list[Any], changes: list[Mutation], target: int
-) -> None:
-    log = mixed_log()[0] + build_batch(records, base_offset=12) + build_batch(records, base_offset=2**62)
-    data = mutated(log, changes)
-    assert compiled.find_batch(data, target) == fallback.find_batch(data, target)
 
 
 # Whole batches.

@@ -75,6 +75,24 @@ def test_a_module_runs_as_python_runs_it_with_the_installed_pyspark(tmp_path: Pa
     assert done.returncode == 7
 
 
+def test_nothing_is_put_on_a_path_that_is_to_be_safe(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PYTHONSAFEPATH", "1")
+    other = archive(tmp_path, "pyspark.zip", "9.9.9")
+    done = run("-m", "platform", folder=tmp_path, path=other)
+    assert done.returncode == 0, done.stderr
+    (tmp_path / "show.py").write_text("import sys; print(sys.path[0])")
+    done = run("-m", "show", folder=tmp_path, path=os.pathsep.join([other, str(tmp_path)]))
+    assert done.stdout.strip() == other, "an archive of another version stays where it is"
+
+
+def test_a_folder_that_was_removed_is_no_reason_not_to_run(tmp_path: Path) -> None:
+    gone = tmp_path / "gone"
+    gone.mkdir()
+    command = f'cd {gone} && rmdir {gone} && exec "$0" -c "$1" -m platform'
+    done = subprocess.run(["sh", "-c", command, sys.executable, PROGRAM], capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+
+
 def test_other_arguments_go_to_python(tmp_path: Path) -> None:
     done = run("-c", "import sys; print(sys.argv[1:], sys.executable)", "-m", "x", folder=tmp_path)
     assert done.stdout.split() == ["['-m',", "'x']", sys.executable], done.stderr

@@ -389,6 +389,9 @@ def test_an_epoch_that_is_new_a_log_that_is_closed_and_its_last_offset_are_left_
     assert append_plain(module, far, batch_of(5)) == -1
     assert append_plain(module, far, batch_of(4)) == OFFSET_END - 4
     assert far.log_end_offset == OFFSET_END
+    own = OwnBatch([(b"key", b"value"), (b"key", None)], NOW_MS)
+    assert append_own_plain(module, far, own) == -1
+    assert far.log_end_offset == OFFSET_END
 
 
 @pytest.mark.parametrize("module", MODULES)

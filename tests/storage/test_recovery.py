@@ -287,6 +287,16 @@ def test_room_that_was_allocated_is_given_back() -> None:
     assert read_whole(files, f"{STEM}.log") == kept
 
 
+def test_room_that_was_reserved_is_given_back() -> None:
+    kept = b"".join(run_of(5))
+    files = on_disk(kept)
+    file = files.open(f"{STEM}.log", writable=True)
+    file.reserve(len(kept), 100_000)
+    recover(files)
+    assert not file.has_reserve()
+    assert read_whole(files, f"{STEM}.log") == kept
+
+
 @given(mutations, st.integers(0, 8))
 def test_whatever_happened_to_the_bytes_what_lies_before_is_kept_and_the_second_time_changes_nothing(
     changes: list[Mutation], number: int

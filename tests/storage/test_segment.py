@@ -248,6 +248,19 @@ def test_room_is_reserved_ahead_of_a_segment_that_grows_and_given_back(memory_di
     assert file.size() == sealed.size
 
 
+def test_room_is_given_back_when_the_disk_is_full(memory_disk: Disk) -> None:
+    active = an_active(memory_disk)
+    add(active, 50, count=20)
+    active.reserve_room()
+    file = memory_disk.files.open(active.segment.path)
+    assert file.has_reserve()
+    active.give_room_back()
+    assert not file.has_reserve()
+    add(active, 70, count=20)
+    assert not file.has_reserve(), "nothing is asked for any more"
+    assert active.seal().next_offset() == 90
+
+
 def test_a_segment_asks_for_as_much_room_as_it_has_and_not_for_more_than_16_mb(
     memory_disk: Disk, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -309,5 +309,9 @@ class BulkLoads:
 def _for_each(work: Callable[[Item], None], items: Sequence[Item]) -> None:
     """Do work for every item, a few at a time; raises the error of the first that has one, when none runs any more."""
     with ThreadPoolExecutor(min(PARTITIONS_AT_ONCE, len(items)), thread_name_prefix="barnabas-load") as threads:
-        for _ in threads.map(work, items):
+        try:
+            running = threads.map(work, items)
+        except RuntimeError:
+            running = map(work, items)  # The machine has no more threads. What is done twice is the same.
+        for _ in running:
             pass

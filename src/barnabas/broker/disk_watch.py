@@ -6,7 +6,8 @@
 Rule 1: one line when a directory becomes full and one when it is well; requests that are refused say nothing.
 Rule 2: clients are refused as long as the directory is full. Coordinators, whose records let consumers go on, may use
 one half of the reserve; the other is for checkpoints, rolls and the metadata.
-Rule 3: what could not be flushed for want of room is flushed when there is some.
+Rule 3: room that logs have reserved for themselves is given back as soon as their directory is full.
+Rule 4: what could not be flushed for want of room is flushed when there is some.
 """
 
 import asyncio
@@ -52,6 +53,7 @@ class DiskWatch:
         if directory in self._watched or not directory.is_full:
             return
         self._watched.add(directory)
+        self._replica_manager.give_room_back(directory)
         self._tell_partitions(directory)
         self._scheduler.call_later(INTERVAL_MS, lambda: self._look(directory))
         self._make_room(directory)

@@ -252,6 +252,15 @@ class ReplicaManager:
             del self._unflushed[log]
             self.flusher.request(log)
 
+    def give_room_back(self, directory: LogDirectory) -> None:
+        """Let whoever needs it have the room that the logs of a full directory have reserved."""
+        for partition in self.partitions_in(directory):
+            try:
+                partition.log.give_room_back()
+            except OSError as error:
+                partition.storage_error(error)
+                return
+
     def partitions_in(self, directory: LogDirectory) -> list[Partition]:
         """Return the partitions whose logs are in a directory."""
         logs = self._logs.current_logs

@@ -1,5 +1,7 @@
 # cython: language_level=3, boundscheck=False, wraparound=False, initializedcheck=False, cdivision=True
-"""Walks over many small batches in one call: checks each, and makes the entries of both indexes. For recovery.
+"""Walks over batches, many in one call: to the one that has an offset, or, for recovery, to check each of them.
+
+`find_batch` looks at headers only, of all formats. All else here is about `walk_batches`, which recovery uses:
 
 Bytes come from a chunk of a segment's file. What comes out are the entries as they stand in the index files, and where
 the batches are that somebody has to look at: those of a new leader epoch, and those of producers.
@@ -400,3 +402,42 @@ def walk_batches(
         position = _walk(chunk, limits, tables, state, offset_entries, time_entries, notable, producers)
         _drop_forgotten(chunk, state, notable, producers)
     return position
+
+
+def find_batch(buffer: cython.const[cython.uchar][::1], target_offset: cython.longlong) -> tuple[int, int]:
+    """Walks batches and messages from the first byte to the first whose last offset is `target_offset` or later.
+
+    Answers (its position, its last offset); (position, -1) when the buffer ends first, where `position` is that of the
+    first header that is not all in the buffer, and so lies behind the buffer when a body does; and (position, -2)
+    when the length, magic or offset in the header there cannot be right.
+    """
+    size: cython.Py_ssize_t = len(buffer)
+    position: cython.longlong = 0
+    length: cython.longlong
+    magic: cython.int
+    delta: cython.longlong
+    last_offset: cython.longlong
+    answer: cython.longlong = -1
+    with cython.nogil:
+        while size - position >= 17:
+            length = _read_int32(buffer, position + 8)
+            magic = buffer[position + 16]
+            # The least length is that of an empty batch (61 bytes) or of a message whose key and value are null (34
+            # or 26), less the 12 bytes of offset and length. From 0x80 on, the offset's first byte has the sign bit.
+            if magic > 2 or length < (49 if magic == 2 else 22 if magic == 1 else 14) or buffer[position] >= 0x80:
+                answer = -2
+                break
+            last_offset = _read_uint32(buffer, position) << 32 | _read_uint32(buffer, position + 4)
+            if magic == 2:
+                if size - position < 27:
+                    break
+                delta = _read_int32(buffer, position + 23)
+                if delta < 0 or last_offset > _INT64_MAX - delta:
+                    answer = -2
+                    break
+                last_offset += delta
+            if last_offset >= target_offset:
+                answer = last_offset
+                break
+            position += length + 12
+    return position, answer

@@ -60,7 +60,6 @@ _COUNT = cython.declare(cython.int, 15)
 
 # Literals of more than 31 bits would be Python objects to Cython.
 _SIGN_BIT = cython.declare(cython.longlong, 0x80000000)
-_INT64_MAX = cython.declare(cython.longlong, 0x7FFFFFFFFFFFFFFF)
 _HALF = cython.declare(cython.longlong, 0x100000000)
 
 
@@ -213,6 +212,24 @@ def _read_length(
 
 
 @cython.cfunc
+@cython.inline
+@cython.nogil
+@cython.exceptval(check=False)
+def _read_short(
+    data: cython.const[cython.uchar][::1], position: cython.Py_ssize_t
+) -> tuple[cython.longlong, cython.Py_ssize_t]:
+    """A varint of one or two bytes, its sign in its lowest bit, and the position behind it; -1 for a longer one."""
+    first: cython.longlong = data[position]
+    second: cython.longlong
+    if first < 0x80:
+        return first, position + 1
+    second = data[position + 1]
+    if second < 0x80:
+        return first & 0x7F | second << 7, position + 2
+    return -1, position
+
+
+@cython.cfunc
 @cython.nogil
 @cython.exceptval(check=False)
 def _walk_plain(
@@ -228,67 +245,30 @@ def _walk_plain(
     start: cython.Py_ssize_t
     end: cython.Py_ssize_t
     field: cython.longlong
-    second: cython.longlong
-    timestamp_delta: cython.longlong
+    time: cython.longlong
     delta_min: cython.longlong = 0
     delta_max: cython.longlong = 0
     keyless: cython.longlong = 0
     is_keyless: cython.bint
     # Up to the length of the key a record has nine bytes at most here, and these are looked at without asking.
     while index < count and size - position >= 9:
-        field = data[position]
-        start = position + 1
-        if field >= 0x80:
-            second = data[start]
-            field = field & 0x7F | second << 7
-            start += 1
-            if second >= 0x80:
-                break
+        # What is negative, or too long, is odd.
+        field, start = _read_short(data, position)
         end = start + (field >> 1)
         if field & 1 or end > size:
             break
-        # Behind the attributes.
-        field = data[start + 1]
-        start += 2
-        if field >= 0x80:
-            second = data[start]
-            field = field & 0x7F | second << 7
-            start += 1
-            if second >= 0x80:
-                break
-        timestamp_delta = (field >> 1) ^ -(field & 1)
-        field = data[start]
-        start += 1
-        if field >= 0x80:
-            second = data[start]
-            field = field & 0x7F | second << 7
-            start += 1
-            if second >= 0x80:
-                break
-        if field != index << 1:
+        time, start = _read_short(data, start + 1)
+        field, start = _read_short(data, start)
+        if time < 0 or field != index << 1:
             break
-        field = data[start]
-        start += 1
-        if field >= 0x80:
-            second = data[start]
-            field = field & 0x7F | second << 7
-            start += 1
-            if second >= 0x80:
-                break
+        field, start = _read_short(data, start)
         is_keyless = field == 1
         if is_keyless:
             field = 0
         start += field >> 1
         if field & 1 or start + 2 > end:
             break
-        field = data[start]
-        start += 1
-        if field >= 0x80:
-            second = data[start]
-            field = field & 0x7F | second << 7
-            start += 1
-            if second >= 0x80:
-                break
+        field, start = _read_short(data, start)
         if field == 1:
             field = 0
         # The number of headers is the last byte.
@@ -296,12 +276,13 @@ def _walk_plain(
             break
         position = end
         keyless += is_keyless
+        time = (time >> 1) ^ -(time & 1)
         if index == 0:
-            delta_min = delta_max = timestamp_delta
-        elif timestamp_delta < delta_min:
-            delta_min = timestamp_delta
-        elif timestamp_delta > delta_max:
-            delta_max = timestamp_delta
+            delta_min = delta_max = time
+        elif time < delta_min:
+            delta_min = time
+        elif time > delta_max:
+            delta_max = time
         index += 1
     return index, position, delta_min, delta_max, keyless
 
@@ -488,45 +469,6 @@ def read_plain_batch(
     for byte in range(4):
         data[position + 12 + byte] = (leader_epoch >> (24 - 8 * byte)) & 0xFF
     return header, delta_min, delta_max, keyless
-
-
-def find_batch(buffer: cython.const[cython.uchar][::1], target_offset: cython.longlong) -> tuple[int, int]:
-    """Walks batches and messages from the first byte to the first whose last offset is `target_offset` or later.
-
-    Answers (its position, its last offset); (position, -1) when the buffer ends first, where `position` is that of the
-    first header that is not all in the buffer, and so lies behind the buffer when a body does; and (position, -2)
-    when the length, magic or offset in the header there cannot be right.
-    """
-    size: cython.Py_ssize_t = len(buffer)
-    position: cython.longlong = 0
-    length: cython.longlong
-    magic: cython.int
-    delta: cython.longlong
-    last_offset: cython.longlong
-    answer: cython.longlong = -1
-    with cython.nogil:
-        while size - position >= 17:
-            length = _read_int32(buffer, position + 8)
-            magic = buffer[position + 16]
-            # The least length is that of an empty batch (61 bytes) or of a message whose key and value are null (34
-            # or 26), less the 12 bytes of offset and length. From 0x80 on, the offset's first byte has the sign bit.
-            if magic > 2 or length < (49 if magic == 2 else 22 if magic == 1 else 14) or buffer[position] >= 0x80:
-                answer = -2
-                break
-            last_offset = _read_uint32(buffer, position) << 32 | _read_uint32(buffer, position + 4)
-            if magic == 2:
-                if size - position < 27:
-                    break
-                delta = _read_int32(buffer, position + 23)
-                if delta < 0 or last_offset > _INT64_MAX - delta:
-                    answer = -2
-                    break
-                last_offset += delta
-            if last_offset >= target_offset:
-                answer = last_offset
-                break
-            position += length + 12
-    return position, answer
 
 
 @cython.cfunc

@@ -27,11 +27,19 @@ def main() -> None:
     arguments = sys.argv[1:]
     if len(arguments) < 2 or arguments[0] != "-m":
         os.execv(sys.executable, [sys.executable, *arguments])
-    # A script has its own folder there, and a module the folder that it is started in.
-    sys.path[0] = os.getcwd()
+    if not sys.flags.safe_path:
+        # A script has its own folder there, and a module the folder that it is started in.
+        sys.path[0] = _working_directory()
     sys.path[:] = without_archives(sys.path)
     sys.argv[:] = arguments[1:]
     runpy.run_module(arguments[1], run_name="__main__", alter_sys=True)
+
+
+def _working_directory() -> str:
+    try:
+        return os.getcwd()
+    except OSError:
+        return ""  # It was removed, which is no reason not to run.
 
 
 def without_archives(path: Sequence[str]) -> list[str]:

@@ -338,6 +338,11 @@ class Log(LogEnd):
             self._options.on_roll(self)
         return new.segment
 
+    def give_room_back(self) -> None:
+        """Let others have the room that is reserved for appends, because there is no other left."""
+        if not self.is_closed:
+            self.active.give_room_back()
+
     def _create_segment(self, base_offset: int) -> ActiveSegment:
         now_ms = self._options.clock.now_ms()
         new = ActiveSegment.create(self._segment_options, base_offset, now_ms, self.config.index_interval_bytes)

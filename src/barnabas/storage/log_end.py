@@ -202,12 +202,14 @@ class LogEnd:
         segment: SegmentEnd = self.active_end
         timestamp: cython.longlong = time
         first_offset: cython.longlong = self.end_offset
-        last_offset: cython.longlong = first_offset + len(records) - 1
+        last_offset_delta: cython.longlong = len(records) - 1
+        last_offset: cython.longlong
         size: cython.longlong
         if not self.takes_plain or self.is_closed or segment.is_index_full or not segment.size:
             return NO_OFFSET
-        if timestamp > self.roll_after or last_offset > self.offset_max:
+        if timestamp > self.roll_after or last_offset_delta > self.offset_max - first_offset:
             return NO_OFFSET
+        last_offset = first_offset + last_offset_delta
         if leader_epoch > self.leader_epochs.latest:
             return NO_OFFSET
         producer = None

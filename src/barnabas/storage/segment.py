@@ -23,7 +23,7 @@ from struct import Struct
 from typing import NamedTuple
 
 from barnabas.model import NO_TIMESTAMP, LogOffsetMetadata, TimestampOffset
-from barnabas.records import batch_walk, kernel
+from barnabas.records import batch_walk
 from barnabas.records.batch import LENGTH_POSITION, LOG_OVERHEAD, MAGIC, MAGIC_POSITION, BatchHeader
 from barnabas.storage.batches import CorruptLogError, LogFile, records_of, scan_headers
 from barnabas.storage.files import Buffer, File, Files
@@ -205,7 +205,7 @@ class LogSegment(SegmentEnd):
             raise CorruptLogError(self.path, position, "the index points outside of the file")
         while position < self.size:
             chunk = file.read_at(min(LOCATE_CHUNK_BYTES, self.size - position), position)
-            inside, last_offset = kernel.find_batch(chunk, offset)
+            inside, last_offset = batch_walk.find_batch(chunk, offset)
             if last_offset == -2 or (last_offset == -1 and inside == 0):
                 raise CorruptLogError(self.path, position + inside, "there is no batch where one should start")
             if position == start.position and position and _BASE_OFFSET.unpack_from(chunk)[0] > start.offset:
@@ -455,6 +455,8 @@ class ActiveSegment:
         self.offset_max = segment.base_offset + RELATIVE_OFFSET_MAX
         # The timestamp of the first batch, which rolling by time counts from; read when first needed after a reopen.
         self._rolling_based_timestamp: int | None = None if segment.size else NO_TIMESTAMP
+        # Where the room ends that was reserved here; there may be more that a killed broker left.
+        self._reserve_end = 0
 
     @classmethod
     def create(
@@ -480,7 +482,20 @@ class ActiveSegment:
         segment = self.segment
         start = max(segment.room_end, segment.size)
         size = min(start, ROOM_BYTES_MAX)
-        segment.room_end = start + size if self._file.reserve(start, size) else NO_ROOM_WANTED
+        if self._file.reserve(start, size):
+            segment.room_end = self._reserve_end = start + size
+        else:
+            segment.room_end = NO_ROOM_WANTED
+
+    def give_room_back(self) -> None:
+        """Let others have the room that was reserved, and ask for no more: the disk is full."""
+        self.segment.room_end = NO_ROOM_WANTED
+        if self._has_reserve():
+            self._file.truncate(self.segment.size)
+            self._reserve_end = 0
+
+    def _has_reserve(self) -> bool:
+        return self._reserve_end > self.segment.size or self._file.has_reserve()
 
     def append(self, data: Buffer, batches: Sequence[BatchHeader]) -> None:
         """Write the bytes of these batches, and index them when enough were written since the last entry."""
@@ -548,7 +563,7 @@ class ActiveSegment:
     def _finish(self) -> None:
         """Add the entry that ends the time index, and give back all room that the data did not need."""
         self.segment.time_index.maybe_append(*self.segment.largest, skip_full_check=True)
-        if self._file.size() != self.segment.size or self._file.has_reserve():
+        if self._file.size() != self.segment.size or self._has_reserve():
             self._file.truncate(self.segment.size)
 
     def seal(self) -> LogSegment:
