@@ -120,11 +120,11 @@ def test_room_that_logs_have_reserved_is_given_back(broker: Broker, connection: 
     for topic in ("orders", "payments"):
         create_topic(connection, topic)
         assert produce(connection, topic, batch_of(50)).error_code == ErrorCode.NONE
-        on_loop(broker, active_of(broker, topic).reserve_room)
+        on_loop(broker, active_of(broker, topic).reserve_ahead)
     payments = disk.open(active_of(broker, "payments").segment.path)
-    assert payments.has_reserve()
+    assert payments.has_room_ahead()
     fill_up(broker, connection, disk)
-    assert not payments.has_reserve()
+    assert not payments.has_room_ahead()
     assert offsets_of(fetch(connection, "payments", 0)) == list(range(50))
 
 

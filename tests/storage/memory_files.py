@@ -45,13 +45,13 @@ class DiskStoppedError(Exception):
 class Inode:
     """A file without its name: what is read from it, and what of that a power cut leaves."""
 
-    __slots__ = ("content", "durable", "modified_ms", "reserve_end")
+    __slots__ = ("ahead_end", "content", "durable", "modified_ms")
 
     def __init__(self, durable: bytes | bytearray, modified_ms: int) -> None:
         self.durable = bytearray(durable)
         self.content = bytearray(durable)
         self.modified_ms = modified_ms
-        self.reserve_end = 0
+        self.ahead_end = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -250,7 +250,7 @@ class MemoryFile:
         """Cut or extend the file to `size` bytes."""
         self._check(writing=True)
         self._disk.resize("truncate", self._path, self._inode, size)
-        self._inode.reserve_end = 0
+        self._inode.ahead_end = 0
 
     def allocate(self, size: int) -> None:
         """Reserve room for `size` bytes and make the file that long; one that is longer stays so."""
@@ -259,15 +259,15 @@ class MemoryFile:
             raise OSError(errno.EINVAL, os.strerror(errno.EINVAL), self._path)
         self._disk.resize("allocate", self._path, self._inode, max(size, len(self._inode.content)))
 
-    def reserve(self, position: int, size: int) -> bool:
-        """Reserve room behind the end of the file; nobody but `has_reserve` sees anything of it, so it is no step."""
+    def reserve_ahead(self, position: int, size: int) -> bool:
+        """Reserve room behind the end of the file; only `has_room_ahead` sees anything of it: it is no step."""
         self._check(writing=True)
-        self._inode.reserve_end = position + size
+        self._inode.ahead_end = position + size
         return True
 
-    def has_reserve(self) -> bool:
+    def has_room_ahead(self) -> bool:
         """Tell whether there is room behind its end."""
-        return self._inode.reserve_end > len(self._inode.content)
+        return self._inode.ahead_end > len(self._inode.content)
 
     def sync(self) -> None:
         """Return when the bytes written are on the disk."""

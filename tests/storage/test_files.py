@@ -139,14 +139,14 @@ def test_allocate_extends_and_never_cuts(disk: Disk) -> None:
 def test_a_reserve_leaves_the_file_as_it_is_and_a_truncation_gives_it_back(disk: Disk) -> None:
     path = put(disk, "a", b"abc")
     file = disk.files.open(path, writable=True)
-    assert not file.has_reserve()
+    assert not file.has_room_ahead()
     # Where the disk gains nothing by it there is none, and that is told.
-    assert file.reserve(3, 4 << 20) is file.has_reserve()
+    assert file.reserve_ahead(3, 4 << 20) is file.has_room_ahead()
     assert read_whole(disk.files, path) == b"abc"
     file.write_at(b"def", 3)
     assert read_whole(disk.files, path) == b"abcdef"
     file.truncate(6)
-    assert not file.has_reserve()
+    assert not file.has_room_ahead()
     assert read_whole(disk.files, path) == b"abcdef"
 
 
@@ -154,14 +154,14 @@ def test_only_file_systems_that_gain_by_it_are_asked_for_a_reserve(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     file = OsFiles().open(str(tmp_path / "a"), writable=True)
-    monkeypatch.setattr(files_module, "_gains_by_reserves", lambda device: False)
-    assert not file.reserve(0, 4 << 20)
-    monkeypatch.setattr(files_module, "_gains_by_reserves", lambda device: True)
-    assert not file.reserve(0, 1 << 60), "no disk has so much room"
+    monkeypatch.setattr(files_module, "_gains_by_room_ahead", lambda device: False)
+    assert not file.reserve_ahead(0, 4 << 20)
+    monkeypatch.setattr(files_module, "_gains_by_room_ahead", lambda device: True)
+    assert not file.reserve_ahead(0, 1 << 60), "no disk has so much room"
     read_only = OsFiles().open(str(tmp_path / "a"))
-    assert not read_only.reserve(0, 4 << 20)
+    assert not read_only.reserve_ahead(0, 4 << 20)
     assert file.size() == 0
-    assert not file.has_reserve()
+    assert not file.has_room_ahead()
 
 
 def test_what_kind_of_file_system_a_device_has_is_read_from_the_list_of_mounts(tmp_path: Path) -> None:

@@ -291,9 +291,9 @@ def test_room_that_was_reserved_is_given_back() -> None:
     kept = b"".join(run_of(5))
     files = on_disk(kept)
     file = files.open(f"{STEM}.log", writable=True)
-    file.reserve(len(kept), 100_000)
+    file.reserve_ahead(len(kept), 100_000)
     recover(files)
-    assert not file.has_reserve()
+    assert not file.has_room_ahead()
     assert read_whole(files, f"{STEM}.log") == kept
 
 

@@ -48,7 +48,7 @@ def ask_for_room(monkeypatch: pytest.MonkeyPatch, *, is_given: bool) -> list[tup
         asked.append((position, size))
         return is_given
 
-    monkeypatch.setattr(MemoryFile, "reserve", reserve)
+    monkeypatch.setattr(MemoryFile, "reserve_ahead", reserve)
     return asked
 
 
@@ -237,27 +237,27 @@ def test_room_is_reserved_ahead_of_a_segment_that_grows_and_given_back(memory_di
     active = an_active(memory_disk)
     file = memory_disk.files.open(active.segment.path)
     add(active, 50, count=20)
-    assert not file.has_reserve(), "most segments stay small"
+    assert not file.has_room_ahead(), "most segments stay small"
     active.segment.room_end = active.segment.size
     add(active, 70)
-    assert file.has_reserve()
+    assert file.has_room_ahead()
     assert active.segment.room_end > active.segment.size
     assert file.size() == active.segment.size, "what a file has is what was written to it"
     sealed = active.seal()
-    assert not file.has_reserve()
+    assert not file.has_room_ahead()
     assert file.size() == sealed.size
 
 
 def test_room_is_given_back_when_the_disk_is_full(memory_disk: Disk) -> None:
     active = an_active(memory_disk)
     add(active, 50, count=20)
-    active.reserve_room()
+    active.reserve_ahead()
     file = memory_disk.files.open(active.segment.path)
-    assert file.has_reserve()
+    assert file.has_room_ahead()
     active.give_room_back()
-    assert not file.has_reserve()
+    assert not file.has_room_ahead()
     add(active, 70, count=20)
-    assert not file.has_reserve(), "nothing is asked for any more"
+    assert not file.has_room_ahead(), "nothing is asked for any more"
     assert active.seal().next_offset() == 90
 
 
@@ -269,7 +269,7 @@ def test_a_segment_asks_for_as_much_room_as_it_has_and_not_for_more_than_16_mb(
     for size in (5 << 20, 20 << 20, 30 << 20, 100 << 20):
         active.segment.size = size
         if size > active.segment.room_end:
-            active.reserve_room()
+            active.reserve_ahead()
     assert asked == [(5 << 20, 5 << 20), (20 << 20, 16 << 20), (100 << 20, 16 << 20)]
 
 

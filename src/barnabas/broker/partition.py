@@ -106,9 +106,8 @@ class Partition:
 
         Raises ApiError.
         """
+        self._check_append(ACKS_ALL, ROOM_FOR_OWN)
         log, stats = self.log, self.stats
-        if self.room or not self.is_leader or len(self.in_sync_replicas) < log.config.min_insync_replicas:
-            self._check_append(ACKS_ALL, ROOM_FOR_OWN)
         try:
             stats.bytes_in += log.append_own(own, self.leader_epoch)
         except OSError as error:

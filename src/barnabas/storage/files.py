@@ -79,11 +79,11 @@ class File(Protocol):
         """Reserve room for `size` bytes and make the file that long."""
         ...
 
-    def reserve(self, position: int, size: int) -> bool:
+    def reserve_ahead(self, position: int, size: int) -> bool:
         """Reserve room behind the end of the file, which stays as long as it is; False if that is not worth it here."""
         ...
 
-    def has_reserve(self) -> bool:
+    def has_room_ahead(self) -> bool:
         """Tell whether there is room behind its end, which a `truncate` to its own length gives back."""
         ...
 
@@ -203,15 +203,15 @@ def _sync_failed(error: OSError) -> OSError:
 _RESERVE_REQUEST = 0x4030582A
 _RESERVATION = Struct("=8xqq24x")
 assert _RESERVATION.size == 48
-RESERVES_THAT_MUST_FIT = 64
+AHEAD_TIMES_FREE_MIN = 64
 """Nothing is reserved on a disk that does not have so much more: others need that room now."""
-RESERVE_BYTES_SEEN = 1 << 20
+AHEAD_BYTES_SEEN = 1 << 20
 """Less than that may be what a file system keeps about the file."""
 STAT_BLOCK_BYTES = 512
 
 
 @functools.cache
-def _gains_by_reserves(device: int) -> bool:
+def _gains_by_room_ahead(device: int) -> bool:
     """Tell whether that is an ext4, where it was measured. A file system in memory would only lose by it."""
     return file_system_of(device) == "ext4"
 
@@ -318,23 +318,23 @@ class OsFile:
         """Reserve room for `size` bytes and make the file that long."""
         os.posix_fallocate(self._descriptor, 0, size)
 
-    def reserve(self, position: int, size: int) -> bool:
+    def reserve_ahead(self, position: int, size: int) -> bool:
         """Reserve room behind the end of the file, on a file system that gains by it and has plenty."""
         try:
-            if not _gains_by_reserves(os.fstat(self._descriptor).st_dev):
+            if not _gains_by_room_ahead(os.fstat(self._descriptor).st_dev):
                 return False
             found = os.fstatvfs(self._descriptor)
-            if found.f_bavail * found.f_frsize < RESERVES_THAT_MUST_FIT * size:
+            if found.f_bavail * found.f_frsize < AHEAD_TIMES_FREE_MIN * size:
                 return False
             fcntl.ioctl(self._descriptor, _RESERVE_REQUEST, _RESERVATION.pack(position, size))
         except OSError:
             return False  # Whatever is wrong with the disk, the write that follows says it better.
         return True
 
-    def has_reserve(self) -> bool:
+    def has_room_ahead(self) -> bool:
         """Tell whether there is room behind its end."""
         found = os.fstat(self._descriptor)
-        return found.st_blocks * STAT_BLOCK_BYTES - found.st_size > RESERVE_BYTES_SEEN
+        return found.st_blocks * STAT_BLOCK_BYTES - found.st_size > AHEAD_BYTES_SEEN
 
     def sync(self) -> None:
         """Return when the bytes written are on the disk."""

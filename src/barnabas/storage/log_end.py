@@ -34,7 +34,7 @@ COMPILED = cython.compiled
 
 DISTANCE_MAX = 1 << 61
 """Timestamps and their distances are plain below this: sums of two stay inside 64 bits."""
-ROOM_BYTES_MIN = 4 << 20
+AHEAD_BYTES_MIN = 4 << 20
 
 _FAR = cython.declare(cython.longlong, DISTANCE_MAX)
 _SEQUENCE_MAX = cython.declare(cython.longlong, 2**31 - 1)
@@ -65,7 +65,7 @@ class SegmentEnd:
         # Whether one of the indexes has no room for another entry, so that the segment has to be rolled.
         self.is_index_full = False
         # Where the segment asks for room ahead: not before it has shown that it will be large.
-        self.room_end = ROOM_BYTES_MIN
+        self.room_end = AHEAD_BYTES_MIN
 
 
 @cython.cclass
@@ -245,7 +245,7 @@ class LogEnd:
         largest_timestamp: cython.longlong = segment.largest_timestamp
         largest_offset: cython.longlong = segment.largest_offset
         if position + len(batch) > segment.room_end:
-            self.active.reserve_room()
+            self.active.reserve_ahead()
         try:
             self.active.write_at(batch, position)
             if newest > largest_timestamp:

@@ -6,7 +6,7 @@ from barnabas.storage.segment import ActiveSegment
 
 COMPILED: bool
 DISTANCE_MAX: int
-ROOM_BYTES_MIN: int
+AHEAD_BYTES_MIN: int
 
 class SegmentEnd:
     base_offset: int

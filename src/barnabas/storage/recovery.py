@@ -63,7 +63,7 @@ def recover_segment(
             scan.walk(on_progress or (lambda count: None))
         else:
             scan.look_at_each(on_progress or (lambda count: None))
-        if file.has_reserve():
+        if file.has_room_ahead():
             file.truncate(segment.size)  # A broker that was killed in the middle of a roll has left it.
     except CorruptLogError as error:
         logger.warning("%s; the %d bytes from there on are cut off", error, size - segment.size)

@@ -42,7 +42,7 @@ SWAP_SUFFIX = ".swap"
 
 RELATIVE_OFFSET_MAX = 2**31 - 1
 LOCATE_CHUNK_BYTES = 4096
-ROOM_BYTES_MAX = 16 << 20
+AHEAD_BYTES_MAX = 16 << 20
 NO_ROOM_WANTED = 2**62
 INDEX_INTERVAL_BYTES = 4096
 _LENGTH = Struct(">i")
@@ -456,7 +456,7 @@ class ActiveSegment:
         # The timestamp of the first batch, which rolling by time counts from; read when first needed after a reopen.
         self._rolling_based_timestamp: int | None = None if segment.size else NO_TIMESTAMP
         # Where the room ends that was reserved here; there may be more that a killed broker left.
-        self._reserve_end = 0
+        self._ahead_end = 0
 
     @classmethod
     def create(
@@ -473,7 +473,7 @@ class ActiveSegment:
         self._file.allocate(size)
         self.segment.room_end = max(size, self.segment.room_end)
 
-    def reserve_room(self) -> None:
+    def reserve_ahead(self) -> None:
         """Reserve the blocks that come next, as many as the segment has and not too many; they are given back as well.
 
         A disk that knows where bytes will lie takes them at three quarters of the price: a file system that is asked
@@ -481,21 +481,21 @@ class ActiveSegment:
         """
         segment = self.segment
         start = max(segment.room_end, segment.size)
-        size = min(start, ROOM_BYTES_MAX)
-        if self._file.reserve(start, size):
-            segment.room_end = self._reserve_end = start + size
+        size = min(start, AHEAD_BYTES_MAX)
+        if self._file.reserve_ahead(start, size):
+            segment.room_end = self._ahead_end = start + size
         else:
             segment.room_end = NO_ROOM_WANTED
 
     def give_room_back(self) -> None:
         """Let others have the room that was reserved, and ask for no more: the disk is full."""
         self.segment.room_end = NO_ROOM_WANTED
-        if self._has_reserve():
+        if self._has_room_ahead():
             self._file.truncate(self.segment.size)
-            self._reserve_end = 0
+            self._ahead_end = 0
 
-    def _has_reserve(self) -> bool:
-        return self._reserve_end > self.segment.size or self._file.has_reserve()
+    def _has_room_ahead(self) -> bool:
+        return self._ahead_end > self.segment.size or self._file.has_room_ahead()
 
     def append(self, data: Buffer, batches: Sequence[BatchHeader]) -> None:
         """Write the bytes of these batches, and index them when enough were written since the last entry."""
@@ -503,7 +503,7 @@ class ActiveSegment:
         start = position = segment.size
         largest = segment.largest
         if start + len(data) > segment.room_end:
-            self.reserve_room()
+            self.reserve_ahead()
         try:
             self.write_at(data, start)
             for batch in batches:
@@ -563,7 +563,7 @@ class ActiveSegment:
     def _finish(self) -> None:
         """Add the entry that ends the time index, and give back all room that the data did not need."""
         self.segment.time_index.maybe_append(*self.segment.largest, skip_full_check=True)
-        if self._file.size() != self.segment.size or self._has_reserve():
+        if self._file.size() != self.segment.size or self._has_room_ahead():
             self._file.truncate(self.segment.size)
 
     def seal(self) -> LogSegment:
