@@ -15,6 +15,7 @@ from pathlib import Path
 
 from pyspark.sql import SparkSession
 
+from barnabas.spark.session import FAST_SETTINGS
 from barnabas.spark.worker_python import workers_python
 from bench.control import Control
 from bench.load.spec import LoadError
@@ -54,6 +55,7 @@ def run() -> Iterator[Measurement]:
         .config("spark.driver.bindAddress", "127.0.0.1")
         .config("spark.ui.enabled", "false")
         .config("spark.ui.showConsoleProgress", "false")
+        .config(map=FAST_SETTINGS)
         .getOrCreate()
     )
     session.sparkContext.setLogLevel("ERROR")

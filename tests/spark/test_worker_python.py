@@ -9,7 +9,7 @@ from pathlib import Path
 import pyspark
 import pytest
 
-from barnabas.spark.worker_python import COMMAND, without_archives, workers_python
+from barnabas.spark.worker_python import COMMAND, is_forked, without_archives, workers_python
 
 PROGRAM = "from barnabas.spark.worker_python import main; main()"
 
@@ -106,3 +106,22 @@ def test_workers_get_the_command_beside_this_python(monkeypatch: pytest.MonkeyPa
     assert workers_python() == str(tmp_path / "python")
     (tmp_path / COMMAND).chmod(0o755)
     assert workers_python() == str(tmp_path / COMMAND)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "expected"),
+    [
+        ("-m pyspark.daemon pyspark.sql.worker.create_data_source", True),
+        ("-m pyspark.sql.streaming.python_streaming_source_runner", True),
+        ("-m pyspark.daemon pyspark.worker", False),
+        ("-m pyspark.worker", False),
+        ("-m platform", False),
+    ],
+)
+def test_what_plans_is_forked_and_what_runs_tasks_is_not(arguments: str, expected: bool) -> None:
+    assert is_forked(arguments.split()) == expected
+
+
+def test_a_module_of_spark_that_fails_fails_as_it_does_in_python(tmp_path: Path) -> None:
+    done = run("-m", "pyspark.no_such_module", folder=tmp_path)
+    assert (done.returncode, "No module named pyspark.no_such_module" in done.stderr) == (1, True)

@@ -20,11 +20,24 @@ if TYPE_CHECKING:
     from barnabas.spark.jobs.snapshot import snapshot
     from barnabas.spark.jobs.verify import verify
     from barnabas.spark.registration import register
+    from barnabas.spark.session import FAST_SETTINGS
     from barnabas.spark.unified_table import table
 
-__all__ = ["archive", "audit", "ingest", "load", "profile", "register", "replay", "snapshot", "table", "verify"]
+__all__ = [
+    "FAST_SETTINGS",
+    "archive",
+    "audit",
+    "ingest",
+    "load",
+    "profile",
+    "register",
+    "replay",
+    "snapshot",
+    "table",
+    "verify",
+]
 
-_ELSEWHERE = {"register": "registration", "table": "unified_table"}
+_ELSEWHERE = {"FAST_SETTINGS": "session", "register": "registration", "table": "unified_table"}
 
 
 def __getattr__(name: str) -> Any:

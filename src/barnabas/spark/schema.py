@@ -21,14 +21,15 @@ from pyspark.sql.types import (
 
 HEADER_TYPE = StructType([StructField("key", StringType()), StructField("value", BinaryType())])
 HEADERS = StructField("headers", ArrayType(HEADER_TYPE))
+# Only keys and values may be missing. What is never null is neither looked at for that by Spark nor marked by Parquet.
 _COLUMNS = (
     StructField("key", BinaryType()),
     StructField("value", BinaryType()),
-    StructField("topic", StringType()),
-    StructField("partition", IntegerType()),
-    StructField("offset", LongType()),
-    StructField("timestamp", TimestampType()),
-    StructField("timestampType", IntegerType()),
+    StructField("topic", StringType(), nullable=False),
+    StructField("partition", IntegerType(), nullable=False),
+    StructField("offset", LongType(), nullable=False),
+    StructField("timestamp", TimestampType(), nullable=False),
+    StructField("timestampType", IntegerType(), nullable=False),
 )
 
 

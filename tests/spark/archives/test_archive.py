@@ -1,6 +1,7 @@
 """Archives: made once, opened again, committed to, and read."""
 
 from dataclasses import replace
+from datetime import UTC, datetime
 from pathlib import Path
 
 import pytest
@@ -23,7 +24,8 @@ def test_an_archive_grows_by_commits(spark: SparkSession, tmp_path: Path) -> Non
     archive = open_or_create_archive(spark, str(tmp_path), ORDERS)
     assert (archive.commits(), archive.end_offsets()) == ([], {})
     assert archive.records().schema == spark_schema(include_headers=True)
-    rows = spark.createDataFrame([(b"k", b"v", "orders", 0, 0, None, 0, None)], spark_schema(include_headers=True))
+    record = (b"k", b"v", "orders", 0, 0, datetime(2025, 5, 1, tzinfo=UTC), 0, None)
+    rows = spark.createDataFrame([record], spark_schema(include_headers=True))
     rows.coalesce(1).write.parquet(str(tmp_path / "data/1"))
     rows.coalesce(1).write.parquet(str(tmp_path / "data/left-behind"))
     (file,) = (tmp_path / "data/1").glob("*.parquet")

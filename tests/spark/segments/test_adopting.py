@@ -10,11 +10,20 @@ from barnabas.spark.segments.adopting import adopt, adopted_ranges, find_target
 from barnabas.spark.segments.options import read_write_options
 from tests.broker.asking import connected, create_topic
 from tests.kafka_peer.peer import KafkaPeer
-from tests.kafka_peer.populate import create_topics
+from tests.kafka_peer.populate import create_topics, wait_until
 
 
 def options_of(broker: Broker, **more: str) -> dict[str, str]:
     return {"topic": "orders", "kafka.bootstrap.servers": broker.bootstrap_servers, **more}
+
+
+def has_folders(given: dict[str, str]) -> bool:
+    try:
+        find_target(read_write_options(given), given)
+    except PipelineError as error:
+        assert "is in no directory" in str(error)
+        return False
+    return True
 
 
 def test_a_running_broker_says_where_its_partitions_are(tmp_path: Path) -> None:
@@ -55,5 +64,7 @@ def test_a_broker_that_is_no_barnabas_is_told_apart(kafka_peer: KafkaPeer) -> No
     create_topics(kafka_peer, {"orders": 1})
     given = {"topic": "orders", "kafka.bootstrap.servers": kafka_peer.bootstrap_servers}
     options = read_write_options(given)
+    # Kafka answers for a topic a moment before it has made its folders.
+    wait_until(lambda: has_folders(given), "the folders of the topic")
     with pytest.raises(PipelineError, match=r"bulk load needs a Barnabas broker, and .* is none"):
         adopt(find_target(options, given), options, "one", [0])
