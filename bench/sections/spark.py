@@ -9,7 +9,8 @@ import shutil
 import statistics
 import sys
 import tempfile
-from collections.abc import Callable, Iterator
+import time
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -26,6 +27,7 @@ from bench.spark.memory import MemoryWatch, Peak
 from tests.kafka_peer.jars import fetch_spark_connector
 
 PARTITIONS = 4
+SETTLED_TIMEOUT_S = 60.0
 KAFKA, OURS, SEGMENTS = "kafka", "barnabas", "barnabas-segments"
 
 
@@ -75,6 +77,7 @@ def measure(
         peers += [start_barnabas(folder / OURS), start_other(folder / KAFKA)]
         bench = Bench(spark, peers[0], peers[1], plan, folder)
         yield from bench.writing()
+        yield from bench.loading()
         yield from bench.reading()
         yield from bench.streaming()
         yield from bench.memory()
@@ -95,7 +98,7 @@ class Bench:
         self._topics = 0
 
     def writing(self) -> Iterator[Measurement]:
-        """Rows to a topic: through the broker, and as segments that it adopts."""
+        """Rows that Spark makes to a topic: through the broker, and as segments that it adopts."""
         made = queries.rows(self._spark, self._plan.rows)
         seconds: dict[str, list[float]] = {KAFKA: [], OURS: [], SEGMENTS: []}
         for number in range(self._plan.rounds + 1):
@@ -109,6 +112,27 @@ class Bench:
                 if number:
                     found.append(took)
         yield from self._compared("batch write", seconds, {OURS: 2, SEGMENTS: 4})
+
+    def loading(self) -> Iterator[Measurement]:
+        """Files to a topic: as the job `load` does it, and by reading and writing them with Spark."""
+        files = str(self._folder / "rows")
+        queries.rows(self._spark, self._plan.rows).write.parquet(files)
+        seconds: dict[str, list[float]] = {KAFKA: [], SEGMENTS: []}
+        for number in range(self._plan.rounds + 1):
+            for sink, found in seconds.items():
+                topic = self._create_topic(sink)
+                if sink == KAFKA:
+                    rows = self._spark.read.parquet(files)
+                    took = queries.write(rows, sink, {**self._servers(sink), "topic": topic})
+                else:
+                    took = queries.load_files(self._spark, files, topic, f"127.0.0.1:{self._peers[sink].port}")
+                self._check(sink, topic, self._plan.rows)
+                self._say(f"load of files, {sink}", took)
+                self._delete_topic(sink, topic)
+                if number:
+                    found.append(took)
+        shutil.rmtree(files)
+        yield from self._compared("bulk load of files", seconds, {SEGMENTS: 4})
 
     def reading(self) -> Iterator[Measurement]:
         """A topic to nothing: through the broker, and from its files."""
@@ -181,7 +205,9 @@ class Bench:
         self._delete_topic(OURS, topic)
         return watch.peak
 
-    def _compared(self, what: str, seconds: dict[str, list[float]], floors: dict[str, float]) -> Iterator[Measurement]:
+    def _compared(
+        self, what: str, seconds: dict[str, list[float]], floors: Mapping[str, float]
+    ) -> Iterator[Measurement]:
         speeds = {name: [self._plan.rows / each for each in found] for name, found in seconds.items()}
         for name, found in speeds.items():
             yield Measurement(
@@ -223,9 +249,17 @@ class Bench:
         return topic
 
     def _delete_topic(self, connector: str, topic: str) -> None:
-        control = Control(self._peers[connector].port)
+        """Delete a topic, and wait until it is off the disk: the next query is not to be slowed down by that."""
+        peer = self._peers[connector]
+        control = Control(peer.port)
         control.delete_topic(topic)
         control.close()
+        deadline = time.monotonic() + SETTLED_TIMEOUT_S
+        while any(peer.folder.glob(f"**/{topic}-*")):
+            if time.monotonic() > deadline:
+                raise LoadError(f"{topic} was deleted, and is still in {peer.folder}")
+            time.sleep(0.05)
+        os.sync()
 
     def _filled_topic(self, connector: str, count: int) -> str:
         """A topic with so many rows, written by our sink: both brokers get the same batches."""

@@ -8,6 +8,8 @@ from pathlib import Path
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as sql
 
+from barnabas.spark.jobs.load import load
+
 VALUE_BYTES = 100
 KEY_DIGITS = 12
 
@@ -37,6 +39,13 @@ def write(made: DataFrame, sink: str, options: Mapping[str, str], path: str | No
     """Write rows; returns the seconds."""
     started = time.perf_counter()
     made.write.format(sink).options(**dict(options)).mode("append").save(path)
+    return time.perf_counter() - started
+
+
+def load_files(spark: SparkSession, files: str, topic: str, bootstrap_servers: str) -> float:
+    """Load Parquet files in bulk; returns the seconds."""
+    started = time.perf_counter()
+    load(spark, files, topic, bootstrap_servers=bootstrap_servers)
     return time.perf_counter() - started
 
 

@@ -7,6 +7,7 @@ from types import SimpleNamespace
 from typing import Any
 
 import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 from pyspark import TaskContext
 from pyspark.sql import DataFrame, SparkSession
@@ -18,8 +19,10 @@ from barnabas.client.fetched import whole_batches
 from barnabas.client.partitioner import partition_of_key
 from barnabas.embedded import Broker
 from barnabas.spark.errors import PipelineError, sentence_of
+from barnabas.spark.jobs import load as load_job
 from barnabas.spark.jobs.load import load
 from barnabas.spark.segments import writer
+from barnabas.spark.segments.parquet_rows import FilesPlan, plan_files
 from barnabas.spark.segments.writer import SegmentsWriter
 from barnabas.storage.files import OsFiles
 from barnabas.storage.verifier import Fault, verify_partition
@@ -128,6 +131,80 @@ def test_tasks_that_fail_and_are_tried_again_leave_nothing_behind(
     assert os.path.exists(flag)
     loaded = rows_of(broker.data, subscribe="retried")
     assert sorted(int(row["value"]) for row in loaded) == list(range(COUNT))
+
+
+def kinds_of_rows(spark: SparkSession) -> DataFrame:
+    """Rows with everything that a record can have, or not have."""
+    number = F.col("id").cast("string")
+    header = F.array(F.struct(F.lit("n").alias("key"), number.cast("binary").alias("value")))
+    return spark.range(0, COUNT, 1, 4).select(
+        F.when(F.col("id") % 7 > 0, number).alias("KEY"),
+        F.when(F.col("id") % 5 > 0, number.cast("binary")).alias("value"),
+        F.when(F.col("id") % 3 > 0, header).alias("headers"),
+        F.when(F.col("id") % 2 > 0, F.timestamp_millis(F.lit(1_700_000_000_000) + F.col("id"))).alias("timestamp"),
+        F.when(F.col("id") % 11 > 0, (F.col("id") % 3).cast("int")).alias("partition"),
+        F.rand().alias("other"),
+    )
+
+
+@pytest.mark.parametrize("times", ["INT96", "TIMESTAMP_MICROS"])
+def test_files_are_loaded_as_a_frame_of_them_is(
+    spark: SparkSession, broker: Broker, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, times: str
+) -> None:
+    before = str(spark.conf.get("spark.sql.parquet.outputTimestampType"))
+    spark.conf.set("spark.sql.parquet.outputTimestampType", times)
+    try:
+        kinds_of_rows(spark).write.parquet(str(tmp_path / "rows"))
+    finally:
+        spark.conf.set("spark.sql.parquet.outputTimestampType", before)
+    planned = []
+
+    def plan(path: str, task_count: int) -> FilesPlan | None:
+        planned.append(plan_files(path, task_count))
+        return planned[-1]
+
+    monkeypatch.setattr(load_job, "plan_files", plan)
+    found = {}
+    for name, rows in (
+        (f"files-{times}", str(tmp_path / "rows")),
+        (f"frame-{times}", spark.read.parquet(str(tmp_path / "rows"))),
+    ):
+        create(broker, name, 3)
+        result = load(spark, rows, name, bootstrap_servers=broker.bootstrap_servers, options={"BATCHBYTES": "3000"})
+        assert result.records == COUNT
+        check_files(broker.data, name)
+        columns = ("key", "value", "headers", "timestamp", "partition")
+        read = rows_of(broker.data, subscribe=name, includeHeaders="true")
+        # Rows without a key and a time get those of the load: a partition in turn, and now.
+        now = 1_750_000_000
+        found[name] = sorted(
+            str(
+                [
+                    None if column == "timestamp" and row[column].timestamp() > now else row[column]
+                    for column in columns
+                    if row["key"] is not None or column != "partition"
+                ]
+            )
+            for row in read
+        )
+        assert len(found[name]) == COUNT
+    files, frame = found.values()
+    assert files == frame
+    (plan_used,) = planned
+    assert plan_used is not None and len(plan_used.tasks) > 1, "no more than the path was planned, and read by tasks"
+
+
+def test_a_file_that_breaks_a_load_leaves_nothing_behind(spark: SparkSession, broker: Broker, tmp_path: Path) -> None:
+    create(broker, "broken", 1)
+    path = tmp_path / "rows.parquet"
+    pq.write_table(pa.table({"value": [str(number) for number in range(100_000)]}), path, row_group_size=20_000)
+    content = path.read_bytes()
+    path.write_bytes(content[:-20_000] + bytes(15_000) + content[-5_000:])
+    assert plan_files(str(path), 2) is not None, "the plan sees nothing of it"
+    with pytest.raises(PipelineError, match=rf"{path} can not be read"):
+        load(spark, str(path), "broken", bootstrap_servers=broker.bootstrap_servers)
+    check_files(broker.data, "broken")
+    assert rows_of(broker.data, subscribe="broken") == []
 
 
 def test_a_stopped_broker_has_the_rows_when_it_starts(spark: SparkSession, tmp_path: Path) -> None:

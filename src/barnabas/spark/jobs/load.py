@@ -1,20 +1,27 @@
 """The job `load`: bulk load of a DataFrame, or of files that Spark can read, into a topic through sealed segments.
 
 The rows are written by tasks beside the logs of the topic and adopted by its broker in one step: see `segments.writer`.
+Plain Parquet files are read by these tasks too, and everything else by Spark: see `segments.parquet_rows`.
 A load that was killed before is started again with the same id: it is adopted once, and refused by that id afterwards.
 """
 
-from collections.abc import Mapping
+import pickle
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from typing import Any
 from uuid import uuid4
 
+import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql.datasource import CaseInsensitiveDict
 
 from barnabas.client.bulk_load import AdoptedRange
 from barnabas.spark.jobs.failures import plain_failures
 from barnabas.spark.jobs.job import JobResult, Report, say_nothing
 from barnabas.spark.jobs.watching import watched
 from barnabas.spark.segments.adopting import adopted_ranges
+from barnabas.spark.segments.parquet_rows import FilesPlan, plan_files, rows_of
+from barnabas.spark.segments.writer import SegmentsWriter
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -78,8 +85,40 @@ def load(
     if log_dirs is not None:
         given["path"] = log_dirs
     with plain_failures(), watched(spark, "load", report):
-        frame = spark.read.format(source_format).load(rows) if isinstance(rows, str) else rows
-        frame.write.format("barnabas-segments").options(**given).mode("append").save()
+        plan = _plan(spark, rows) if isinstance(rows, str) and source_format == "parquet" else None
+        if plan is not None:
+            _load_files(spark, plan, given)
+        else:
+            frame = spark.read.format(source_format).load(rows) if isinstance(rows, str) else rows
+            frame.write.format("barnabas-segments").options(**given).mode("append").save()
     ranges = tuple(sorted(adopted_ranges(given, chosen), key=lambda one: one.partition))
     records = sum(one.end_offset - one.base_offset for one in ranges)
     return LoadResult(load_id=chosen, topic=topic, records=records, ranges=ranges)
+
+
+def _plan(spark: SparkSession, path: str) -> FilesPlan | None:
+    """Return what tasks read of the files of a path; None where Spark has to."""
+    configuration: Any = spark._jsc.hadoopConfiguration()
+    if not str(configuration.get("fs.defaultFS", "file:///")).startswith("file:"):
+        return None  # Spark looks for a path elsewhere.
+    return plan_files(path, spark.sparkContext.defaultParallelism)
+
+
+def _load_files(spark: SparkSession, plan: FilesPlan, options: Mapping[str, str]) -> None:
+    """Do what Spark does to write a DataFrame, with tasks that read files."""
+    writer = SegmentsWriter(CaseInsensitiveDict(options), plan.spark_schema(), overwrite=False)
+    columns = plan.schema.names
+
+    def write(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        for batch in batches:
+            for number in batch.column(0).to_pylist():
+                written = writer.write(rows_of(plan.tasks[number], columns))
+                yield pa.RecordBatch.from_pydict({"written": [pickle.dumps(written)]})
+
+    count = len(plan.tasks)
+    try:
+        done = spark.range(0, count, 1, count).mapInArrow(write, "written binary").collect()
+        writer.commit([pickle.loads(row.written) for row in done])
+    except BaseException:
+        writer.abort([])
+        raise

@@ -13,6 +13,7 @@ import re
 from bisect import bisect_left
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from typing import Protocol, TypeVar
 
 from barnabas.client.offsets import EARLIEST, LATEST
 from barnabas.model import TopicPartition
@@ -58,10 +59,22 @@ def cut_positions(positions: Sequence[int], start: int, end: int, bytes_max: int
     return cuts
 
 
-def pack(ranges: Iterable[ByteRange], bytes_max: int) -> list[tuple[ByteRange, ...]]:
-    """Return ranges that follow each other as tasks, each with about `bytes_max`."""
-    tasks: list[tuple[ByteRange, ...]] = []
-    waiting: list[ByteRange] = []
+class Sized(Protocol):
+    """Something to read that has so many bytes."""
+
+    @property
+    def size(self) -> int:
+        """How many bytes are read."""
+        ...
+
+
+Piece = TypeVar("Piece", bound=Sized)
+
+
+def pack(ranges: Iterable[Piece], bytes_max: int) -> list[tuple[Piece, ...]]:
+    """Return what follows each other as tasks, each with about `bytes_max`."""
+    tasks: list[tuple[Piece, ...]] = []
+    waiting: list[Piece] = []
     size = 0
     for each in ranges:
         if waiting and size + each.size > bytes_max:

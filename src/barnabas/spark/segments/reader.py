@@ -36,6 +36,7 @@ from barnabas.spark.segments.planning import (
     pack,
 )
 from barnabas.spark.segments.range_reader import BatchFilter, batches_of
+from barnabas.spark.task_memory import spare_imports
 from barnabas.storage.files import OsFiles
 from barnabas.storage.transaction_index import AbortedTransaction
 
@@ -144,6 +145,7 @@ def _segment_ranges(segment: SegmentFile, wanted: OffsetRange, bytes_max: int) -
 
 def read_task(task: SegmentsPartition, options: ReadOptions) -> Iterator[pa.RecordBatch]:
     """Yield the rows of one task; raises PipelineError for what is damaged, DataLossError for what is gone."""
+    spare_imports()
     builder = RowBuilder(task.partition, include_headers=options.include_headers)
     chosen = BatchFilter(task.aborted if options.is_committed_only else ())
     for each in task.ranges:

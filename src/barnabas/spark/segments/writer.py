@@ -33,6 +33,7 @@ from barnabas.spark.segments.options import WriteOptions, read_write_options
 from barnabas.spark.segments.sealed_segment import SealedSegment
 from barnabas.spark.sink.partitioning import partitions_of_rows
 from barnabas.spark.sink.schema import check_schema
+from barnabas.spark.task_memory import spare_imports
 from barnabas.storage.files import OsFiles
 from barnabas.storage.staged_load import (
     LoadError,
@@ -74,6 +75,7 @@ class SegmentsWriter(DataSourceArrowWriter):
 
     def write(self, iterator: Iterator[pa.RecordBatch]) -> SegmentsWritten:
         """Write the rows of one task."""
+        spare_imports()
         context = TaskContext.get()
         assert context is not None
         task = context.partitionId()

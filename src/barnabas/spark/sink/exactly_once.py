@@ -35,6 +35,7 @@ from barnabas.spark.sink.decisions import Decision, Decisions
 from barnabas.spark.sink.encoding import RowEncoder
 from barnabas.spark.sink.failures import sentence, told_as_pipeline_errors
 from barnabas.spark.sink.options import SinkOptions
+from barnabas.spark.task_memory import spare_imports
 from barnabas.wire.errors import ApiError
 
 ABORTED = ("PrepareAbort", "CompleteAbort", "PrepareEpochFence")
@@ -53,6 +54,7 @@ def write_in_transaction(
     batches: Iterator[pa.RecordBatch],
 ) -> tuple[TransactionHandle | None, int]:
     """Write the rows of a task, leave the transaction open, and return its handle, None without rows, and how many."""
+    spare_imports()
     encoder = RowEncoder(client, options, columns)
     transaction: Transaction | None = None
     try:

@@ -22,6 +22,7 @@ from barnabas.spark.sink.encoding import RowEncoder
 from barnabas.spark.sink.failures import told_as_pipeline_errors
 from barnabas.spark.sink.options import SinkOptions, read_options
 from barnabas.spark.sink.schema import check_schema
+from barnabas.spark.task_memory import spare_imports
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,6 +36,7 @@ def write_at_least_once(
     cluster: Cluster, options: SinkOptions, columns: frozenset[str], batches: Iterator[pa.RecordBatch]
 ) -> int:
     """Write the rows of a task and wait until they are acknowledged; returns how many they are."""
+    spare_imports()
     client = shared_client(cluster)
     encoder = RowEncoder(client, options, columns)
     sender = Sender(client, options.sending)

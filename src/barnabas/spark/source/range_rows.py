@@ -27,6 +27,7 @@ from barnabas.spark.source.failures import ALLOW_LOSS, plain_errors
 from barnabas.spark.source.options import SourceOptions
 from barnabas.spark.source.planning import OffsetRange
 from barnabas.spark.source.range_partition import RangePartition
+from barnabas.spark.task_memory import spare_imports
 from barnabas.wire.errors import ApiError, ErrorCode
 
 logger = logging.getLogger(__name__)
@@ -40,6 +41,7 @@ def read_rows(cluster: Cluster, options: SourceOptions, partition: InputPartitio
     """Yield the rows of a range; raises PipelineError, or DataLossError."""
     if not isinstance(partition, RangePartition):
         return  # A query of nothing has one task all the same, which Spark gives None.
+    spare_imports()
     wanted = partition.offset_range
     with plain_errors(f"reading {wanted.partition} from offset {wanted.start_offset} to {wanted.end_offset}"):
         yield from _read(shared_client(cluster), options, wanted)
