@@ -50,7 +50,9 @@ if "signal" in sys.argv:
 sys.exit(7)
 """
 ENDLESS = """
-import os, sys, time
+import os, signal, sys, time
+if "stubborn" in sys.argv:
+    signal.signal(signal.SIGTERM, signal.SIG_IGN)
 with open("process.new", "w") as file:
     file.write(str(os.getpid()))
 os.rename("process.new", "process")
@@ -167,6 +169,19 @@ def test_who_asked_is_gone_and_so_is_what_was_started(parent: Parent) -> None:
     os.kill(asking, signal.SIGKILL)
     wait_until(lambda: not is_running(started))
     assert parent.ask("probe")[0] == 7, "the server serves others"
+
+
+def test_one_that_does_not_go_keeps_nobody_waiting(parent: Parent) -> None:
+    asking = parent.ask("endless", "stubborn", given=None)
+    process = parent.folder / "process"
+    wait_until(process.exists)
+    started = int(process.read_text())
+    os.kill(asking, signal.SIGKILL)
+    assert parent.ask("probe")[0] == 7
+    assert is_running(started)
+    os.kill(started, signal.SIGKILL)
+    wait_until(lambda: not Path(f"/proc/{started}").exists())
+    assert parent.ask("probe")[0] == 7
 
 
 def test_the_server_ends_with_its_parent(parent: Parent) -> None:

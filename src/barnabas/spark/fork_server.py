@@ -167,9 +167,10 @@ def _send_request(connection: socket.socket, arguments: Sequence[str]) -> None:
 
 
 class _Child(NamedTuple):
-    connection: socket.socket
     process_id: int
     descriptor: int
+    connection: socket.socket | None
+    """Who asked for it; None when that one is gone."""
 
 
 class ForkServer:
@@ -188,8 +189,9 @@ class ForkServer:
                 selector.register(self._listener, selectors.EVENT_READ)
                 selector.register(self._parent, selectors.EVENT_READ)
                 for child in self._children:
-                    selector.register(child.connection, selectors.EVENT_READ)
                     selector.register(child.descriptor, selectors.EVENT_READ)
+                    if child.connection is not None:
+                        selector.register(child.connection, selectors.EVENT_READ)
                 ready = {key.fd for key, _ in selector.select()}
             if self._parent in ready:
                 return None
@@ -200,18 +202,17 @@ class ForkServer:
                     return request
 
     def _look_after_children(self, ready: set[int]) -> None:
-        for child in list(self._children):
+        for number, child in reversed(list(enumerate(self._children))):
             if child.descriptor in ready:
                 _, status = os.waitpid(child.process_id, 0)
-                _say(child.connection, _LENGTH.pack(os.waitstatus_to_exitcode(status)))
-                self._children.remove(child)
-                _let_go([child])
-            elif child.connection.fileno() in ready:
+                if child.connection is not None:
+                    _say(child.connection, _LENGTH.pack(os.waitstatus_to_exitcode(status)))
+                _let_go([self._children.pop(number)])
+            elif child.connection is not None and child.connection.fileno() in ready:
                 # Nothing is ever said after a request: who asked is gone.
+                child.connection.close()
                 signal.pidfd_send_signal(child.descriptor, signal.SIGTERM)
-                os.waitpid(child.process_id, 0)
-                self._children.remove(child)
-                _let_go([child])
+                self._children[number] = child._replace(connection=None)
 
     def _fork(self) -> Request | None:
         """Serve one who asks; returns in the process that is forked."""
@@ -232,7 +233,7 @@ class ForkServer:
             os.close(self._parent)
             return request
         request.close()
-        self._children.append(_Child(connection, process_id, os.pidfd_open(process_id)))
+        self._children.append(_Child(process_id, os.pidfd_open(process_id), connection))
         _say(connection, _STARTED)
         return None
 
@@ -272,8 +273,9 @@ def _say(connection: socket.socket, message: bytes) -> None:
 
 def _let_go(children: Iterable[_Child]) -> None:
     for child in children:
-        child.connection.close()
         os.close(child.descriptor)
+        if child.connection is not None:
+            child.connection.close()
 
 
 def import_ahead() -> None:
