@@ -186,9 +186,13 @@ def test_one_that_does_not_go_keeps_nobody_waiting(parent: Parent) -> None:
 
 def test_the_server_ends_with_its_parent(parent: Parent) -> None:
     server = json.loads(parent.ask("probe")[1])["server"]
-    assert is_running(server)
+    parent.ask("endless", given=None)
+    process = parent.folder / "process"
+    wait_until(process.exists)
+    started = int(process.read_text())
+    assert is_running(server) and is_running(started)
     parent.end()
-    wait_until(lambda: not is_running(server))
+    wait_until(lambda: not is_running(server) and not is_running(started))
 
 
 def test_who_sends_nonsense_is_let_go(parent: Parent) -> None:
@@ -210,6 +214,11 @@ def test_another_user_is_not_trusted(monkeypatch: pytest.MonkeyPatch) -> None:
     assert not fork_server._is_own(other)
     one.close()
     other.close()
+
+
+def test_process_1_is_no_parent_to_serve() -> None:
+    assert fork_server._is_spark(os.getpid())
+    assert not fork_server._is_spark(1) or Path("/proc/1/comm").read_text().strip() == "java"
 
 
 def test_a_system_that_lacks_what_is_needed_has_no_server(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -1,6 +1,7 @@
 """The Python of Spark's workers: archives that are not needed leave the path, and all else is as `python` does it."""
 
 import os
+import signal
 import subprocess
 import sys
 import zipfile
@@ -120,6 +121,19 @@ def test_workers_get_the_command_beside_this_python(monkeypatch: pytest.MonkeyPa
 )
 def test_what_plans_is_forked_and_what_runs_tasks_is_not(arguments: str, expected: bool) -> None:
     assert is_forked(arguments.split()) == expected
+
+
+@pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGSEGV, signal.SIGTERM])
+def test_who_asked_ends_by_the_signal_that_ended_the_other(number: signal.Signals) -> None:
+    program = f"from barnabas.spark.worker_python import _end; _end(-{int(number)})"
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stderr) == (-number, "")
+
+
+def test_what_was_imported_ahead_runs_without_a_warning(tmp_path: Path) -> None:
+    done = run("-m", "pyspark.sql.worker.lookup_data_sources", folder=tmp_path)
+    assert "RuntimeWarning" not in done.stderr
+    assert done.returncode == 1, "it is told nothing to look up for"
 
 
 def test_a_module_of_spark_that_fails_fails_as_it_does_in_python(tmp_path: Path) -> None:

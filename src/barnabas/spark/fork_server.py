@@ -13,7 +13,9 @@
 Rule 1: who is not served runs by itself, as it would without a server: where the environment is another one, because
 libraries read it when they are imported, and where anything fails.
 Rule 2: client and server speak only to processes of their own user.
-Rule 3: what was started goes when the one who asked for it goes, and the other way round.
+Rule 3: what was started is told to go when the one who asked for it goes, or the JVM; and who asked ends with it.
+
+Forking is safe here although Arrow's memory and numpy's algebra have threads: both put themselves in order at a fork.
 """
 
 import gc
@@ -99,9 +101,9 @@ def run_forked(arguments: Sequence[str]) -> int | None:
 
     Returns the exit code, or the number of a signal below 0, when it is over.
     """
-    if not hasattr(os, "pidfd_open"):
-        return None
     parent = os.getppid()
+    if not hasattr(os, "pidfd_open") or not _is_spark(parent):
+        return None
     try:
         with socket.socket(socket.AF_UNIX) as connection:
             if not _connect(connection, _address(parent), parent) or not _is_own(connection):
@@ -113,6 +115,17 @@ def run_forked(arguments: Sequence[str]) -> int | None:
     except OSError:
         return None
     return int(_LENGTH.unpack(status)[0]) if len(status) == _LENGTH.size else _LOST
+
+
+def _is_spark(parent: int) -> bool:
+    """Tell whether a parent may be Spark's JVM: process 1 is the parent of all who have lost theirs, and never ends."""
+    if parent != 1:
+        return True
+    try:
+        with open(f"/proc/{parent}/comm", encoding="utf-8") as file:
+            return file.read().strip() == "java"
+    except OSError:
+        return False
 
 
 def _address(parent: int) -> str:
@@ -194,6 +207,8 @@ class ForkServer:
                         selector.register(child.connection, selectors.EVENT_READ)
                 ready = {key.fd for key, _ in selector.select()}
             if self._parent in ready:
+                for child in self._children:
+                    signal.pidfd_send_signal(child.descriptor, signal.SIGTERM)
                 return None
             self._look_after_children(ready)
             if self._listener.fileno() in ready:
@@ -225,7 +240,12 @@ class ForkServer:
             if request is not None:
                 request.close()
             return None
-        process_id = os.fork()
+        try:
+            process_id = os.fork()
+        except OSError:  # No room for another process now: who asked may find some.
+            connection.close()
+            request.close()
+            return None
         if process_id == 0:
             _let_go(self._children)
             connection.close()
@@ -285,8 +305,6 @@ def import_ahead() -> None:
             importlib.import_module(name)
         except ImportError:
             continue  # Another version of Spark may not have it.
-    # What is run as a program must not have been imported before.
-    sys.modules.pop(_IMPORTED_AHEAD[0], None)
     gc.collect()
     gc.freeze()
 
@@ -301,7 +319,10 @@ def main() -> None:
     import_ahead()
     request = server.serve()
     if request is not None:
-        run_module(request.become())
+        arguments = request.become()
+        # What is run as a program must not have been imported before.
+        sys.modules.pop(arguments[1], None)
+        run_module(arguments)
 
 
 if __name__ == "__main__":

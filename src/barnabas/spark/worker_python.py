@@ -8,13 +8,14 @@ keeps no bytecode, so that every process compiles what it imports: about a secon
 starts, and a batch at its first task. Where the same PySpark is installed, that is imported in a quarter of the time.
 
 What Spark starts to plan queries and to begin streams is forked by a `fork_server`, which takes a tenth of that again.
-The workers of tasks are not: they run the code of users, who may count on libraries that nothing has imported before.
+The workers of tasks are not: they run functions of users, which may count on libraries that nothing has imported yet.
 
 Rule 1: an archive is taken off only if what is installed is of the very same version. Where nothing is, or another
 version, workers are what they would be without this.
 Rule 2: what is asked for is done in any case: arguments that are no module go to the Python that runs this.
 """
 
+import contextlib
 import os
 import signal
 import sys
@@ -49,7 +50,8 @@ def is_forked(arguments: Sequence[str]) -> bool:
 def _end(status: int) -> NoReturn:
     """End as another process has ended."""
     if status < 0:
-        signal.signal(-status, signal.SIG_DFL)
+        with contextlib.suppress(OSError):  # Nothing can be set for SIGKILL.
+            signal.signal(-status, signal.SIG_DFL)
         os.kill(os.getpid(), -status)
     sys.exit(status)
 

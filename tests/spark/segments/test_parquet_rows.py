@@ -7,6 +7,7 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from pyspark.sql.types import BinaryType, StringType, StructField, StructType
 
 from barnabas.spark.errors import PipelineError
 from barnabas.spark.segments import parquet_rows
@@ -45,12 +46,42 @@ def test_row_groups_become_tasks_in_the_order_of_files(tmp_path: Path) -> None:
     assert values(plan_files(str(tmp_path / "b.parquet"), 1)) == [numbers(30, 50)]
 
 
-def test_a_relative_path_means_the_same_elsewhere(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    write(tmp_path / "rows.parquet", 0, 5)
-    monkeypatch.chdir(tmp_path)
-    plan = plan_files("rows.parquet", 1)
-    monkeypatch.chdir("/")
-    assert values(plan) == [numbers(0, 5)]
+@pytest.mark.parametrize("name", ["_x=1.parquet", "b.parquet._COPYING_", "_metadata", "_common_metadata"])
+def test_a_folder_with_names_that_spark_has_rules_for_is_left_to_it(tmp_path: Path, name: str) -> None:
+    write(tmp_path / "a.parquet", 0, 5)
+    assert plan_files(str(tmp_path), 1) is not None
+    write(tmp_path / name, 5, 5)
+    assert plan_files(str(tmp_path), 1) is None
+
+
+def test_a_file_whose_own_name_is_hidden_is_left_to_spark(tmp_path: Path) -> None:
+    for name in ("_rows.parquet", ".rows.parquet"):
+        assert plan_files(str(write(tmp_path / name, 0, 5)), 1) is None
+
+
+def test_dictionaries_do_not_hide_how_large_rows_are(tmp_path: Path) -> None:
+    """The dictionary is in the file once; 16,384 rows of it at once would be 1.6 GB."""
+    value = pa.DictionaryArray.from_arrays(pa.array([0] * 3000, pa.int32()), ["x" * 100_000])
+    pq.write_table(pa.table({"value": value}), tmp_path / "rows.parquet", store_schema=False)
+    plan = plan_files(str(tmp_path), 1)
+    assert plan is not None
+    assert [batch.num_rows for batch in rows_of(plan.tasks[0], ["value"])] == [1024, 1024, 952]
+
+
+def test_another_schema_that_spark_has_noted_is_left_to_it(tmp_path: Path) -> None:
+    table = pa.table({"value": ["x"], "key": ["k"]})
+    noted = StructType([StructField("value", StringType()), StructField("other", StringType())])
+    for schema, is_read in (
+        (noted, False),
+        (noted.add("key", BinaryType()), False),
+        (StructType([StructField("key", StringType(), False), StructField("value", StringType())]), True),
+    ):
+        metadata = {"org.apache.spark.sql.parquet.row.metadata": schema.json()}
+        pq.write_table(table.replace_schema_metadata(metadata), tmp_path / "rows.parquet")
+        assert (plan_files(str(tmp_path), 1) is not None) == is_read, schema
+    damaged = {"org.apache.spark.sql.parquet.row.metadata": "no JSON"}
+    pq.write_table(table.replace_schema_metadata(damaged), tmp_path / "rows.parquet")
+    assert plan_files(str(tmp_path), 1) is None
 
 
 def test_large_rows_come_a_few_at_a_time(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -120,6 +151,8 @@ def test_paths_that_are_more_than_files_are_left_to_spark(tmp_path: Path) -> Non
     write(folder / "a.parquet", 0, 5)
     assert plan_files(str(folder), 1) is not None
     for path in (f"{folder}/*", f"file://{folder}", f"{tmp_path}/{{rows}}", str(tmp_path), str(tmp_path / "none")):
+        assert plan_files(path, 1) is None, path
+    for path in ("", "rows", f"/{folder}"):
         assert plan_files(path, 1) is None, path
     write(folder / "b.parquet", 5, 5, key=["k"] * 5)
     assert plan_files(str(folder), 1) is None, "files that differ"

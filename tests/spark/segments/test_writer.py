@@ -207,6 +207,60 @@ def test_a_file_that_breaks_a_load_leaves_nothing_behind(spark: SparkSession, br
     assert rows_of(broker.data, subscribe="broken") == []
 
 
+def test_damage_that_spark_would_see_is_seen(spark: SparkSession, broker: Broker, tmp_path: Path) -> None:
+    create(broker, "damaged", 1)
+    rows = numbered(spark, 1000).coalesce(1)
+    rows.write.option("compression", "none").option("parquet.enable.dictionary", "false").parquet(
+        str(tmp_path / "rows")
+    )
+    (path,) = (tmp_path / "rows").glob("part-*")
+    content = path.read_bytes()
+    assert content.count(b"v77") > 0
+    path.write_bytes(content.replace(b"v77", b"vXX"))
+    assert plan_files(str(tmp_path / "rows"), 1) is not None
+    with pytest.raises(PipelineError, match=rf"{path} can not be read: it is not as it was written"):
+        load(spark, str(tmp_path / "rows"), "damaged", bootstrap_servers=broker.bootstrap_servers)
+    check_files(broker.data, "damaged")
+
+
+def test_settings_by_which_spark_reads_differently_leave_files_to_it(spark: SparkSession, tmp_path: Path) -> None:
+    numbered(spark, 10).write.parquet(str(tmp_path / "rows"))
+    path = os.path.relpath(tmp_path / "rows", os.getcwd())
+    assert load_job._plan(spark, path) is not None, "also below the folder of the JVM"
+    assert load_job._plan(spark, "") is None
+    for name in load_job._SETTINGS_OF_READING:
+        before = str(spark.conf.get(name))
+        spark.conf.set(name, "true")
+        assert load_job._plan(spark, str(tmp_path / "rows")) is None
+        spark.conf.set(name, before)
+
+
+def test_a_task_that_goes_on_after_its_load_was_given_up_leaves_nothing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(TaskContext, "get", lambda: SimpleNamespace(partitionId=lambda: 0, taskAttemptId=lambda: 1))
+    for number in range(2):
+        (tmp_path / f"orders-{number}").mkdir()
+        (tmp_path / f"orders-{number}" / f"{0:020d}.log").touch()
+    schema = StructType([StructField("value", StringType()), StructField("partition", IntegerType())])
+    options = {"topic": "orders", "path": str(tmp_path), "loadId": "one", "batchBytes": "1"}
+    load_of_one = SegmentsWriter(options, schema, overwrite=False)
+
+    def rows(partition: int) -> pa.RecordBatch:
+        return pa.RecordBatch.from_pydict({"value": ["v"], "partition": pa.array([partition], pa.int32())})
+
+    def given_up() -> Iterator[pa.RecordBatch]:
+        yield rows(0)
+        yield rows(0)
+        load_of_one.abort([])
+        yield rows(0)
+        yield rows(1)
+
+    with pytest.raises(PipelineError, match=r"orders-1/\.load-one can not be written to: No such file"):
+        load_of_one.write(given_up())
+    assert [path.name for path in tmp_path.glob("*/.*")] == []
+
+
 def test_a_stopped_broker_has_the_rows_when_it_starts(spark: SparkSession, tmp_path: Path) -> None:
     with Broker(in_process=True, data=tmp_path / "data", settings={"log.retention.ms": -1}) as stopped:
         create(stopped, "orders", 2)

@@ -5,6 +5,7 @@ Plain Parquet files are read by these tasks too, and everything else by Spark: s
 A load that was killed before is started again with the same id: it is adopted once, and refused by that id afterwards.
 """
 
+import os
 import pickle
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
@@ -22,6 +23,13 @@ from barnabas.spark.jobs.watching import watched
 from barnabas.spark.segments.adopting import adopted_ranges
 from barnabas.spark.segments.parquet_rows import FilesPlan, plan_files, rows_of
 from barnabas.spark.segments.writer import SegmentsWriter
+
+# With these Spark reads files in another way.
+_SETTINGS_OF_READING = (
+    "spark.sql.files.ignoreCorruptFiles",
+    "spark.sql.files.ignoreMissingFiles",
+    "spark.sql.parquet.int96TimestampConversion",
+)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -101,6 +109,11 @@ def _plan(spark: SparkSession, path: str) -> FilesPlan | None:
     configuration: Any = spark._jsc.hadoopConfiguration()
     if not str(configuration.get("fs.defaultFS", "file:///")).startswith("file:"):
         return None  # Spark looks for a path elsewhere.
+    if not path or any(spark.conf.get(name, "false") != "false" for name in _SETTINGS_OF_READING):
+        return None
+    jvm: Any = spark._jvm
+    # To Spark a path is below the folder that its JVM was started in.
+    path = os.path.join(str(jvm.java.lang.System.getProperty("user.dir")), path)
     return plan_files(path, spark.sparkContext.defaultParallelism)
 
 

@@ -1,13 +1,14 @@
 """Serves `df.write.format("barnabas-segments")`: bulk load. Tasks write sealed segments, and a broker adopts them.
 
-    driver   finds the folders of the topic's partitions
-    task     writes segments into a folder of the load inside each partition's folder, under names of its attempt
+    driver   finds the folders of the topic's partitions, and makes the folders of the load in them
+    task     writes segments into the folder of the load inside each partition's folder, under names of its attempt
     driver   commit: writes a manifest for each partition with the segments of the attempts that succeeded, and asks the
              broker to adopt; or starts one on the directories, where none is running
              abort: removes the folders of the load
 
 Rule 1: only what is in a manifest is adopted, so that attempts that failed or ran twice leave no record behind.
 Rule 2: offsets are in the order of Spark's partitions, and of the rows in them.
+Rule 3: a task makes no folder, so that one which goes on after its load was given up leaves nothing behind.
 """
 
 import contextlib
@@ -46,6 +47,8 @@ from barnabas.storage.staged_load import (
 
 # Batches stay open, so that every partition gets large ones, until they take so much memory together.
 OPEN_BYTES_MAX = 32 * 1024 * 1024
+# No load has such a name.
+LEAVING_SUFFIX = "~"
 # Syncs wait for the disk, and those of several files together take hardly longer than that of one.
 SYNCS_AT_ONCE = 4
 
@@ -72,6 +75,12 @@ class SegmentsWriter(DataSourceArrowWriter):
         except LoadError as error:
             raise OptionError("loadId", f"can not be used: {error}") from None
         self._target = find_target(self._options, options)
+        for folder in map(self._staging, self._target.folders):
+            try:
+                os.makedirs(folder, exist_ok=True)
+            except OSError as error:
+                self._remove()
+                raise PipelineError(f"{folder} can not be written to: {error.strerror}") from None
 
     def write(self, iterator: Iterator[pa.RecordBatch]) -> SegmentsWritten:
         """Write the rows of one task."""
@@ -110,9 +119,17 @@ class SegmentsWriter(DataSourceArrowWriter):
         """Remove what the tasks wrote."""
         self._remove()
 
+    def _staging(self, folder: str) -> str:
+        return staging_folder(folder, self._load_id)
+
     def _remove(self) -> None:
-        for folder in self._target.folders:
-            shutil.rmtree(staging_folder(folder, self._load_id), ignore_errors=True)
+        for folder in map(self._staging, self._target.folders):
+            # Under another name first: a task that still runs can not put a file into it meanwhile.
+            leaving = folder + LEAVING_SUFFIX
+            shutil.rmtree(leaving, ignore_errors=True)
+            with contextlib.suppress(OSError):
+                os.rename(folder, leaving)
+            shutil.rmtree(leaving, ignore_errors=True)
 
 
 class _TaskFiles(contextlib.AbstractContextManager["_TaskFiles"]):
@@ -190,7 +207,6 @@ class _TaskFiles(contextlib.AbstractContextManager["_TaskFiles"]):
         if found is None:
             folder = staging_folder(self._target.folders[partition], self._load_id)
             try:
-                os.makedirs(folder, exist_ok=True)
                 found = SealedSegment(folder, f"{self._names}-{self._numbers}", self._syncs)
             except OSError as error:
                 raise PipelineError(f"{folder} can not be written to: {error.strerror}") from None
