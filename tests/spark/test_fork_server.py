@@ -6,8 +6,7 @@ import signal
 import socket
 import subprocess
 import sys
-import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -15,10 +14,10 @@ import pytest
 
 from barnabas.spark import fork_server
 from barnabas.spark.fork_server import run_forked
+from tests.broker.turning import until
 
 pytestmark = pytest.mark.skipif(not hasattr(os, "pidfd_open"), reason="only Linux has what is needed")
 
-DEADLINE_S = 60.0
 # Each line is the arguments, the environment and the input of a process; what it has done is told in a line.
 PARENT = """
 import json, subprocess, sys
@@ -100,13 +99,6 @@ def is_running(process_id: int) -> bool:
     return state != "Z"
 
 
-def wait_until(condition: Callable[[], object]) -> None:
-    deadline = time.monotonic() + DEADLINE_S
-    while not condition():
-        assert time.monotonic() < deadline
-        time.sleep(0.01)
-
-
 def is_let_go(connection: socket.socket) -> bool:
     try:
         return connection.recv(1) == b""
@@ -163,24 +155,39 @@ def test_another_environment_is_not_served(parent: Parent) -> None:
 def test_who_asked_is_gone_and_so_is_what_was_started(parent: Parent) -> None:
     asking = parent.ask("endless", given=None)
     process = parent.folder / "process"
-    wait_until(process.exists)
+    until(process.exists)
     started = int(process.read_text())
     assert is_running(started)
     os.kill(asking, signal.SIGKILL)
-    wait_until(lambda: not is_running(started))
+    until(lambda: not is_running(started))
     assert parent.ask("probe")[0] == 7, "the server serves others"
+
+
+def test_a_server_that_is_killed_does_not_make_anything_run_twice(parent: Parent) -> None:
+    server = json.loads(parent.ask("probe")[1])["server"]
+    asking = parent.ask("endless", given=None)
+    process = parent.folder / "process"
+    until(process.exists)
+    started = int(process.read_text())
+    process.unlink()
+    os.kill(server, signal.SIGKILL)
+    until(lambda: not is_running(asking))
+    assert is_running(started)
+    assert not process.exists(), "it was run again"
+    os.kill(started, signal.SIGKILL)
+    assert json.loads(parent.ask("probe")[1])["server"] != server, "the next one starts another"
 
 
 def test_one_that_does_not_go_keeps_nobody_waiting(parent: Parent) -> None:
     asking = parent.ask("endless", "stubborn", given=None)
     process = parent.folder / "process"
-    wait_until(process.exists)
+    until(process.exists)
     started = int(process.read_text())
     os.kill(asking, signal.SIGKILL)
     assert parent.ask("probe")[0] == 7
     assert is_running(started)
     os.kill(started, signal.SIGKILL)
-    wait_until(lambda: not Path(f"/proc/{started}").exists())
+    until(lambda: not Path(f"/proc/{started}").exists())
     assert parent.ask("probe")[0] == 7
 
 
@@ -188,11 +195,11 @@ def test_the_server_ends_with_its_parent(parent: Parent) -> None:
     server = json.loads(parent.ask("probe")[1])["server"]
     parent.ask("endless", given=None)
     process = parent.folder / "process"
-    wait_until(process.exists)
+    until(process.exists)
     started = int(process.read_text())
     assert is_running(server) and is_running(started)
     parent.end()
-    wait_until(lambda: not is_running(server) and not is_running(started))
+    until(lambda: not is_running(server) and not is_running(started))
 
 
 def test_who_sends_nonsense_is_let_go(parent: Parent) -> None:

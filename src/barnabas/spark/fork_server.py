@@ -104,16 +104,20 @@ def run_forked(arguments: Sequence[str]) -> int | None:
     parent = os.getppid()
     if not hasattr(os, "pidfd_open") or not _is_spark(parent):
         return None
-    try:
-        with socket.socket(socket.AF_UNIX) as connection:
+    with socket.socket(socket.AF_UNIX) as connection:
+        try:
             if not _connect(connection, _address(parent), parent) or not _is_own(connection):
                 return None
             _send_request(connection, arguments)
             if connection.recv(len(_STARTED)) != _STARTED:
                 return None
+        except OSError:
+            return None
+        # From here on it runs, and must not be run again whatever happens to the server.
+        try:
             status = connection.recv(_LENGTH.size, socket.MSG_WAITALL)
-    except OSError:
-        return None
+        except OSError:
+            return _LOST
     return int(_LENGTH.unpack(status)[0]) if len(status) == _LENGTH.size else _LOST
 
 
