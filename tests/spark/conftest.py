@@ -12,7 +12,6 @@ from pathlib import Path
 import pytest
 from pyspark.sql import SparkSession
 
-from barnabas.spark.session import FAST_SETTINGS
 from barnabas.spark.worker_python import workers_python
 from tests.kafka_peer.jars import PeerUnavailableError, fetch_spark_connector
 
@@ -44,7 +43,6 @@ def spark(connector_jars: list[Path], tmp_path_factory: pytest.TempPathFactory) 
         .config("spark.sql.shuffle.partitions", "2")
         .config("spark.sql.session.timeZone", "UTC")
         .config("spark.sql.warehouse.dir", str(tmp_path_factory.mktemp("warehouse")))
-        .config(map=FAST_SETTINGS)
     )
     with warnings.catch_warnings():
         # PySpark leaves sockets and pipes to the garbage collector while it starts.
