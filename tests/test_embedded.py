@@ -17,20 +17,11 @@ from barnabas.embedded import BrokerFailedError
 from barnabas.wire.errors import ErrorCode
 from barnabas.wire.messages.metadata import MetadataRequest
 from tests.broker.asking import connected, create_topic, fetch, offsets_of, produce
-from tests.broker.turning import until
+from tests.broker.turning import is_alive, until
 from tests.storage.builders import batch_of
 from tests.storage.memory_files import MemoryFiles
 
 IN_PROCESS = pytest.mark.parametrize("in_process", [True, False], ids=["thread", "child"])
-
-
-def is_alive(pid: int) -> bool:
-    """Whether a process runs; one that ended and was not waited for does not."""
-    try:
-        state = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]
-    except FileNotFoundError:
-        return False
-    return state != "Z"
 
 
 # Start and stop.

@@ -2,6 +2,7 @@
 
 import threading
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any, TypeVar
 
 from barnabas.clock import SystemClock
@@ -40,6 +41,15 @@ def until(condition: Callable[[], Any]) -> None:
     while not condition():
         assert clock.monotonic_seconds() < deadline, "it did not happen"
         clock.sleep(0.002)
+
+
+def is_alive(pid: int) -> bool:
+    """Whether a process runs; one that ended and was not waited for does not."""
+    try:
+        state = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]
+    except (FileNotFoundError, ProcessLookupError):
+        return False  # It was gone before, or went between opening the file and reading it.
+    return state != "Z"
 
 
 def until_on_loop(broker: Broker, condition: Callable[[], Any]) -> None:

@@ -14,7 +14,7 @@ import pytest
 
 from barnabas.spark import fork_server
 from barnabas.spark.fork_server import run_forked
-from tests.broker.turning import until
+from tests.broker.turning import is_alive, until
 
 pytestmark = pytest.mark.skipif(not hasattr(os, "pidfd_open"), reason="only Linux has what is needed")
 
@@ -91,14 +91,6 @@ def parent(tmp_path: Path) -> Iterator[Parent]:
     found.end()
 
 
-def is_running(process_id: int) -> bool:
-    try:
-        state = Path(f"/proc/{process_id}/stat").read_text().rpartition(")")[2].split()[0]
-    except FileNotFoundError:
-        return False
-    return state != "Z"
-
-
 def is_let_go(connection: socket.socket) -> bool:
     try:
         return connection.recv(1) == b""
@@ -157,9 +149,9 @@ def test_who_asked_is_gone_and_so_is_what_was_started(parent: Parent) -> None:
     process = parent.folder / "process"
     until(process.exists)
     started = int(process.read_text())
-    assert is_running(started)
+    assert is_alive(started)
     os.kill(asking, signal.SIGKILL)
-    until(lambda: not is_running(started))
+    until(lambda: not is_alive(started))
     assert parent.ask("probe")[0] == 7, "the server serves others"
 
 
@@ -171,8 +163,8 @@ def test_a_server_that_is_killed_does_not_make_anything_run_twice(parent: Parent
     started = int(process.read_text())
     process.unlink()
     os.kill(server, signal.SIGKILL)
-    until(lambda: not is_running(asking))
-    assert is_running(started)
+    until(lambda: not is_alive(asking))
+    assert is_alive(started)
     assert not process.exists(), "it was run again"
     os.kill(started, signal.SIGKILL)
     assert json.loads(parent.ask("probe")[1])["server"] != server, "the next one starts another"
@@ -185,7 +177,7 @@ def test_one_that_does_not_go_keeps_nobody_waiting(parent: Parent) -> None:
     started = int(process.read_text())
     os.kill(asking, signal.SIGKILL)
     assert parent.ask("probe")[0] == 7
-    assert is_running(started)
+    assert is_alive(started)
     os.kill(started, signal.SIGKILL)
     until(lambda: not Path(f"/proc/{started}").exists())
     assert parent.ask("probe")[0] == 7
@@ -197,9 +189,9 @@ def test_the_server_ends_with_its_parent(parent: Parent) -> None:
     process = parent.folder / "process"
     until(process.exists)
     started = int(process.read_text())
-    assert is_running(server) and is_running(started)
+    assert is_alive(server) and is_alive(started)
     parent.end()
-    until(lambda: not is_running(server) and not is_running(started))
+    until(lambda: not is_alive(server) and not is_alive(started))
 
 
 def test_who_sends_nonsense_is_let_go(parent: Parent) -> None:
