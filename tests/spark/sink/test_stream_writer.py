@@ -1,11 +1,13 @@
 """Streaming writes: exactly once over batches and restarts, at least once on request, and Spark's own sink beside."""
 
 import shutil
+import time
 from pathlib import Path
 
 import pytest
 from pyspark.errors import StreamingQueryException
 from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as sql
 
 from barnabas.client.client import Client
 from barnabas.client.transactions import list_transactions
@@ -114,7 +116,18 @@ def test_a_batch_that_can_not_be_written_is_aborted_and_said(
     source, topic = tmp_path / "source", make_topic(our_servers)
     add_file(source, 0)
     frame = files(spark, source)
-    bad = frame.selectExpr("value", "if(value = '0-7', 9, 0) partition")
+
+    def partition_of(value: str) -> int:
+        """Name a partition that is not there, once the other task has begun; an abort before that would miss it."""
+        if value != "0-7":
+            return 0
+        with Client(our_servers) as client:
+            deadline = time.monotonic() + 60
+            while not list_transactions(client, states=["Ongoing"]) and time.monotonic() < deadline:
+                time.sleep(0.05)
+        return 9
+
+    bad = frame.withColumn("partition", sql.udf(partition_of, "int", useArrow=False)("value"))
     with pytest.raises(StreamingQueryException) as raised:
         run(bad, our_servers, tmp_path / "checkpoint", topic=topic)
     assert (
