@@ -41,6 +41,28 @@ def test_archives_of_what_is_installed_leave_the_path(tmp_path: Path) -> None:
     assert without_archives(["", *sources, "/nowhere", packages]) == ["", "/nowhere", packages]
 
 
+def test_the_jar_of_sparks_core_leaves_the_path_unless_it_has_pyspark(tmp_path: Path) -> None:
+    plain, full = tmp_path / "spark-core_2.13-4.3.0.jar", tmp_path / "spark-core_2.13-4.3.0-with-python.jar"
+    with zipfile.ZipFile(plain, "w") as opened:
+        opened.writestr("org/apache/spark/SparkContext.class", "")
+    with zipfile.ZipFile(full, "w") as opened:
+        opened.writestr("pyspark/__init__.py", "")
+    (tmp_path / "spark-core_none.jar").write_text("no archive")
+    rest = [str(full), str(tmp_path / "spark-core_none.jar"), str(tmp_path / "spark-sql_2.13-4.3.0.jar")]
+    assert without_archives([str(plain), *rest]) == rest
+
+
+def test_nothing_is_read_again_of_what_has_left_the_path(tmp_path: Path) -> None:
+    program = "import sys; print(*[each for each in sys.path_importer_cache if '.zip' in each])"
+    (tmp_path / "module.py").write_text(program)
+    sources = str(Path(pyspark.__file__).parent / "python" / "lib" / "pyspark.zip")
+    other = archive(tmp_path, "orders.zip", "1")
+    done = run("-m", "module", folder=tmp_path, path=os.pathsep.join([sources, other]))
+    known = done.stdout.split()
+    assert other in known, done.stderr
+    assert not [each for each in known if each.startswith(sources)]
+
+
 @pytest.mark.parametrize("version", ["4.2.0", None])
 def test_another_version_or_none_leaves_the_archive(tmp_path: Path, version: str | None) -> None:
     path = [archive(tmp_path, "pyspark.zip", "4.3.0")]

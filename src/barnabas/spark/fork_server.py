@@ -315,10 +315,10 @@ def import_ahead() -> None:
 
 def main() -> None:
     """Be the server, and then whatever was forked is to be."""
-    from barnabas.spark.worker_python import run_module, without_archives
+    from barnabas.spark.worker_python import leave_archives, run_module
 
     os.setsid()
-    sys.path[:] = without_archives(sys.path)
+    leave_archives()
     server = ForkServer(socket.socket(fileno=_LISTENER), int(sys.argv[1]))
     import_ahead()
     request = server.serve()

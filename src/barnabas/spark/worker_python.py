@@ -6,6 +6,7 @@
 Spark puts its own Python code before everything else on the path of its workers, as an archive of sources. An archive
 keeps no bytecode, so that every process compiles what it imports: about a second, which a stream waits for when it
 starts, and a batch at its first task. Where the same PySpark is installed, that is imported in a quarter of the time.
+The jar of Spark's core is there too, and has no Python: its thousands of names are read for nothing.
 
 What Spark starts to plan queries and to begin streams is forked by a `fork_server`, which takes a tenth of that again.
 The workers of tasks are not: they run functions of users, which may count on libraries that nothing has imported yet.
@@ -25,6 +26,7 @@ from typing import NoReturn
 
 COMMAND = "barnabas-python"
 _PACKAGES = ("pyspark", "py4j")
+_CORE = "spark-core_"
 
 
 def main() -> None:
@@ -38,7 +40,7 @@ def main() -> None:
         status = run_forked(arguments)
         if status is not None:
             _end(status)
-    sys.path[:] = without_archives(sys.path)
+    leave_archives()
     run_module(arguments)
 
 
@@ -74,6 +76,17 @@ def _working_directory() -> str:
         return ""  # It was removed, which is no reason not to run.
 
 
+def leave_archives() -> None:
+    """Take the archives that are not needed off the path of this process."""
+    kept = without_archives(sys.path)
+    needless = {entry for entry in sys.path if entry not in kept}
+    sys.path[:] = kept
+    # Workers let Python look anew at all folders that it knows, and that reads archives again: a tenth of a second.
+    for known in list(sys.path_importer_cache):
+        if any(known == entry or known.startswith(entry + os.sep) for entry in needless):
+            del sys.path_importer_cache[known]
+
+
 def without_archives(path: Sequence[str]) -> list[str]:
     """Return a module path without Spark's archives of packages that are installed further on, in the same version."""
     return [entry for entry in path if not _is_needless(entry, path)]
@@ -81,6 +94,8 @@ def without_archives(path: Sequence[str]) -> list[str]:
 
 def _is_needless(entry: str, path: Sequence[str]) -> bool:
     name = os.path.basename(entry)
+    if name.startswith(_CORE) and name.endswith(".jar"):
+        return _has_no_package(entry)
     package = next((each for each in _PACKAGES if name.startswith(each)), None)
     if package is None or not name.endswith(".zip"):
         return False
@@ -90,6 +105,14 @@ def _is_needless(entry: str, path: Sequence[str]) -> bool:
     except (zipimport.ZipImportError, OSError):
         return False
     return _installed(version, path) == archived
+
+
+def _has_no_package(jar: str) -> bool:
+    try:
+        opened = zipimport.zipimporter(jar)
+    except zipimport.ZipImportError:
+        return False
+    return all(opened.find_spec(package) is None for package in _PACKAGES)
 
 
 def _installed(file: str, path: Sequence[str]) -> bytes | None:
