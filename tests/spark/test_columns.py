@@ -1,5 +1,7 @@
 """Batches to Arrow and back: what a RecordBatch holds is what the records hold, and the other way round."""
 
+import subprocess
+import sys
 from collections.abc import Sequence
 from datetime import UTC, datetime, timedelta
 from typing import Any
@@ -44,6 +46,26 @@ def rows_of(batches: Sequence[bytes | bytearray], start: int = 0, end: int = 1 <
         for batch in whole_batches(memoryview(data)):
             builder.add(batch, start, end)
     return list(builder.take().to_pylist())
+
+
+READING = """
+import sys
+from barnabas.client.fetched import whole_batches
+from barnabas.model import TopicPartition
+from barnabas.records.builder import build_batch
+from barnabas.spark.columns import RowBuilder
+
+rows = RowBuilder(TopicPartition("orders", 3), include_headers=True)
+for batch in whole_batches(memoryview(build_batch([(1_000, b"a", b"1", ((b"who", b"me"),))], base_offset=10))):
+    rows.add(batch, 0, 100)
+assert rows.take().num_rows == 1
+assert "pandas" not in sys.modules, "the first task of every worker would wait for it"
+"""
+
+
+def test_reading_does_not_import_pandas() -> None:
+    done = subprocess.run([sys.executable, "-c", READING], capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
 
 
 @pytest.mark.parametrize("codec", list(Codec))

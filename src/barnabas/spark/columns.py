@@ -8,6 +8,7 @@ Rule 1: a buffer belongs to one RecordBatch. The next one gets buffers of its ow
 again that was used before: touching fresh memory takes longer than decoding.
 """
 
+from array import array as packed
 from collections.abc import Iterator, Sequence
 from functools import lru_cache, partial
 from itertools import pairwise
@@ -205,7 +206,12 @@ def _bytes_array(kind: pa.DataType, rows: int, buffers: tuple[pa.Buffer, ...], n
 
 @lru_cache(maxsize=64)
 def _constants(value: str | int, kind: pa.DataType, room: int) -> pa.Array:
-    return pa.array([value] * room, kind)
+    # Of buffers: to make an array of Python's objects, Arrow imports pandas first, a third of a second.
+    if isinstance(value, int):
+        return pa.Array.from_buffers(kind, room, [None, pa.py_buffer(packed("i", [value]) * room)])
+    data = value.encode()
+    offsets = packed("i", range(0, len(data) * room + 1, len(data)))
+    return pa.Array.from_buffers(kind, room, [None, pa.py_buffer(offsets), pa.py_buffer(data * room)])
 
 
 def _constant(value: str | int, kind: pa.DataType, rows: int) -> pa.Array:
@@ -359,7 +365,7 @@ def chosen_rows(rows: pa.RecordBatch, indexes: pa.Int32Array | None) -> memoryvi
 
 @lru_cache(maxsize=8)
 def _first_numbers(count: int) -> memoryview:
-    return _numbers(pa.array(range(count), pa.int32()))
+    return memoryview(packed("i", range(count)))
 
 
 def _numbers(array: pa.Int32Array) -> memoryview:
