@@ -108,22 +108,23 @@ def test_a_load_is_there_in_all_its_partitions(broker: Broker, connection: Conne
     assert leftovers(broker) == []
 
 
-def test_partitions_are_checked_and_stamped_at_the_same_time(
+def test_partitions_are_checked_and_synced_at_the_same_time(
     broker: Broker, connection: Connection, files: StoppingFiles
 ) -> None:
-    """A partition waits for the other one at its first file, when it is checked and again when it is stamped."""
-    met = [threading.Barrier(2), threading.Barrier(2)]
+    """A partition waits for the other one at its first file, but for the third time, when batches are stamped."""
+    met = {time: threading.Barrier(2) for time in (1, 2, 4)}
     times: dict[str, int] = {}
 
     def meet(path: str) -> None:
         if path.endswith("/.adopting-one/s0.log"):
             times[path] = times.get(path, 0) + 1
-            met[times[path] - 1].wait(60)
+            if times[path] in met:
+                met[times[path]].wait(60)
 
     files.before_open = meet
     stage_orders(broker, "one", 0, 1)
     adopt(broker, "one", 0, 1)
-    assert sorted(times.values()) == [2, 2]
+    assert sorted(times.values()) == [4, 4]
     assert (offsets(connection, 0), offsets(connection, 1)) == (list(range(9)), list(range(9)))
 
 

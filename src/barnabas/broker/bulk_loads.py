@@ -12,7 +12,7 @@ attempts it is done on the loop, where nobody can be faster.
 Rule 1: a load is refused before the decision, and nothing of it is seen then. After the decision it is there, all of
 it, in all partitions: a broker that is killed in the middle of step 3 finishes it at its start.
 Rule 2: one load at a time. Others wait for their turn.
-Rule 3: the partitions of a load are checked and stamped a few at a time: whoever loads waits for the slowest of them
+Rule 3: the partitions of a load are checked and synced a few at a time: whoever loads waits for the slowest of them
 and not for their sum. Reading, checksums and syncs leave the GIL.
 Rule 4: after the decision an error of the disk takes the log directory offline, because its files are neither the old
 log nor the new one until the next start has finished the load.
@@ -43,8 +43,9 @@ from barnabas.storage.staged_load import (
     check_load_id,
     claim,
     clear,
-    stamp,
+    sync_stamps,
     unclaim,
+    write_stamps,
 )
 from barnabas.wire.errors import ApiError, ErrorCode
 
@@ -201,14 +202,17 @@ class BulkLoads:
             self._decide(parts)
 
     def _stamp(self, late: list[tuple[_Part, PendingFlush | None]]) -> None:
-        _for_each(self._stamp_part, late)
+        # Many small writes: threads would only wait for each other, because the GIL is between any two of them.
+        for part, _ in late:
+            write_stamps(self._files, part.staged, part.base_offset, part.leader_epoch)
+        _for_each(self._sync_part, late)
 
-    def _stamp_part(self, late: tuple[_Part, PendingFlush | None]) -> None:
+    def _sync_part(self, late: tuple[_Part, PendingFlush | None]) -> None:
         part, flush = late
         if flush is not None:
             # A power cut must not leave a hole before the load. The recovery point is left to the log's own flush.
             flush.run()
-        stamp(self._files, part.staged, part.base_offset, part.leader_epoch)
+        sync_stamps(self._files, part.staged)
 
     def _stamped(self, parts: list[_Part], attempt: int, error: BaseException | None) -> None:
         if error is not None:

@@ -31,7 +31,8 @@ from barnabas.records.legacy import LegacyMessage, check_message, iterate_messag
 from barnabas.records.record import Record, batch_records
 from barnabas.storage.files import File
 
-CHUNK_BYTES = 1 << 20
+# A little more than a megabyte: two batches that fill half of one each, and their headers, are there at once then.
+CHUNK_BYTES = (1 << 20) + (1 << 16)
 HEADER_CHUNK_BYTES = 4096
 
 _LENGTH = Struct(">i")

@@ -239,15 +239,10 @@ def _check_segment(
             raise CorruptLogError(path, size, reason)
         walk.check_offset_index(*_read_index(files, staged.file(segment, INDEX_SUFFIX), OFFSET_ENTRY))
         walk.check_time_index(*_read_index(files, staged.file(segment, TIME_INDEX_SUFFIX), TIME_ENTRY))
-        file.sync()
     finally:
         file.close()
-    for suffix in (INDEX_SUFFIX, TIME_INDEX_SUFFIX):
-        index = files.open(staged.file(segment, suffix))
-        try:
-            index.sync()
-        finally:
-            index.close()
+    for suffix in SUFFIXES:
+        _sync(files, staged.file(segment, suffix))
 
 
 def _read_index(files: Files, path: str, entry: Any) -> tuple[str, list[tuple[int, ...]]]:
@@ -333,6 +328,12 @@ class _Walk:
 
 def stamp(files: Files, staged: StagedPartition, base_offset: int, leader_epoch: int) -> None:
     """Give every batch that is not placed yet its offset in the log, and the leader's epoch; it is on the disk then."""
+    write_stamps(files, staged, base_offset, leader_epoch)
+    sync_stamps(files, staged)
+
+
+def write_stamps(files: Files, staged: StagedPartition, base_offset: int, leader_epoch: int) -> None:
+    """Do the first half of `stamp`: what is written may not be on the disk yet."""
     for segment, segment_base_offset in staged.placed(base_offset):
         path = staged.file(segment, LOG_SUFFIX)
         if not files.exists(path):
@@ -343,9 +344,24 @@ def stamp(files: Files, staged: StagedPartition, base_offset: int, leader_epoch:
             for position, header in scan_headers(LogFile(file, path, segment.size), 0):
                 file.write_at(PREFIX.pack(next_offset, header.batch_length, leader_epoch), position)
                 next_offset += header.count
-            file.sync()
         finally:
             file.close()
+
+
+def sync_stamps(files: Files, staged: StagedPartition) -> None:
+    """Do the second half of `stamp`."""
+    for segment in staged.segments:
+        path = staged.file(segment, LOG_SUFFIX)
+        if files.exists(path):
+            _sync(files, path)
+
+
+def _sync(files: Files, path: str) -> None:
+    file = files.open(path)
+    try:
+        file.sync()
+    finally:
+        file.close()
 
 
 def place(files: Files, staged: StagedPartition, base_offset: int) -> None:
