@@ -1,5 +1,7 @@
 """Bulk loads on a running broker: adopted whole or refused whole, while producers and consumers go on."""
 
+import errno
+import os
 import shutil
 import threading
 from collections.abc import Callable, Iterator
@@ -12,7 +14,7 @@ from barnabas.client.connection import Connection
 from barnabas.embedded import Broker
 from barnabas.model import TopicPartition
 from barnabas.records.record import Record
-from barnabas.storage.files import Files, OsFile, OsFiles
+from barnabas.storage.files import Buffer, Files, OsFile, OsFiles
 from barnabas.storage.load_journal import JOURNAL, AdoptedLoad
 from barnabas.storage.staged_load import STAGING_PREFIX
 from barnabas.wire.errors import ApiError, ErrorCode
@@ -23,22 +25,48 @@ from tests.storage.builders import batch_of, refused, sent_by, with_fields
 from tests.storage.loading import stage
 
 
+class StoppingFile(OsFile):
+    """A file on the real disk that tells its test what is about to be done to it."""
+
+    __slots__ = ("_before", "_path")
+
+    def __init__(self, descriptor: int, path: str, before: Callable[[str, str], None]) -> None:
+        super().__init__(descriptor)
+        self._path = path
+        self._before = before
+
+    def write_at(self, data: Buffer, position: int) -> None:
+        """Write, after the test had its way."""
+        self._before("write", self._path)
+        super().write_at(data, position)
+
+    def sync(self) -> None:
+        """Sync, after the test had its way."""
+        self._before("sync", self._path)
+        super().sync()
+
+
 class StoppingFiles(OsFiles):
-    """The real disk; a test can have it fail, or do something, when a file is renamed or opened."""
+    """The real disk; a test can have it fail, or do something, when a file is renamed, opened, written or synced."""
 
     def __init__(self) -> None:
+        self.before_change: Callable[[str, str], None] = lambda _, __: None
         self.before_rename: Callable[[str], None] = lambda _: None
         self.before_open: Callable[[str], None] = lambda _: None
 
     def rename(self, source: str, target: str) -> None:
         """Rename, after the test had its way."""
         self.before_rename(target)
+        self.before_change("rename", target)
         super().rename(source, target)
 
     def open(self, path: str, *, writable: bool = False) -> OsFile:
         """Open, after the test had its way."""
         self.before_open(path)
-        return super().open(path, writable=writable)
+        opened = super().open(path, writable=writable)
+        descriptor = os.dup(opened.fileno())
+        opened.close()
+        return StoppingFile(descriptor, path, lambda what, of: self.before_change(what, of))
 
 
 @pytest.fixture
@@ -126,6 +154,54 @@ def test_partitions_are_checked_and_synced_at_the_same_time(
     adopt(broker, "one", 0, 1)
     assert sorted(times.values()) == [4, 4]
     assert (offsets(connection, 0), offsets(connection, 1)) == (list(range(9)), list(range(9)))
+
+
+def test_all_is_on_the_disk_before_the_decision(broker: Broker, connection: Connection, files: StoppingFiles) -> None:
+    append(broker, "orders", batch_of(2))
+    stage_orders(broker, "one", 0, 1)
+    changes: list[tuple[str, str]] = []
+    files.before_change = lambda what, path: changes.append((what, path))
+    adopt(broker, "one", 0, 1)
+    decision = next(number for number, (_, path) in enumerate(changes) if path.endswith(JOURNAL))
+    places = {change: number for number, change in enumerate(changes[:decision])}
+    stamped = [path for what, path in places if what == "write" and "/.adopting-one/" in path]
+    assert len(stamped) == 4
+    for path in stamped:
+        assert places["sync", path] > places["write", path]
+    log = str(broker.data / "orders-0" / "00000000000000000000.log")
+    assert ("sync", log) in places, "a power cut would leave a hole before the load"
+
+
+@pytest.mark.parametrize("where", ["orders-0/.adopting-one/s0.log", "orders-1/.adopting-one/s1.log"])
+@pytest.mark.parametrize(("what", "times"), [("write", 1), ("sync", 2)])
+def test_a_disk_that_fails_while_batches_are_stamped_refuses_the_load(
+    broker: Broker, files: StoppingFiles, what: str, times: int, where: str
+) -> None:
+    """The first sync of a file is that of the check."""
+    seen: list[str] = []
+    decisions: list[str] = []
+
+    def fail(changed: str, path: str) -> None:
+        if path.endswith(JOURNAL):
+            decisions.append(path)
+        if changed == what and path.endswith(where):
+            seen.append(path)
+            if len(seen) == times:
+                raise OSError(errno.EIO, "Input/output error")
+
+    files.before_change = fail
+    stage_orders(broker, "one", 0, 1)
+    with refused(ErrorCode.KAFKA_STORAGE_ERROR, "Input/output error"):
+        adopt(broker, "one", 0, 1)
+    assert decisions == []
+    assert leftovers(broker) == [".load-one", ".load-one"]
+    files.before_change = lambda _, __: None
+    broker.stop()
+    broker.start()
+    with connected(broker) as again:
+        assert offsets(again, 0) == offsets(again, 1) == []
+        adopt(broker, "one", 0, 1)
+        assert offsets(again, 0) == offsets(again, 1) == list(range(9))
 
 
 def test_a_machine_without_threads_checks_and_stamps_one_partition_after_the_other(

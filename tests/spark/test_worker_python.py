@@ -41,12 +41,13 @@ def test_archives_of_what_is_installed_leave_the_path(tmp_path: Path) -> None:
     assert without_archives(["", *sources, "/nowhere", packages]) == ["", "/nowhere", packages]
 
 
-def test_the_jar_of_sparks_core_leaves_the_path_unless_it_has_pyspark(tmp_path: Path) -> None:
+@pytest.mark.parametrize("module", ["pyspark/__init__.py", "mine.py"])
+def test_the_jar_of_sparks_core_leaves_the_path_unless_it_has_python(tmp_path: Path, module: str) -> None:
     plain, full = tmp_path / "spark-core_2.13-4.3.0.jar", tmp_path / "spark-core_2.13-4.3.0-with-python.jar"
     with zipfile.ZipFile(plain, "w") as opened:
         opened.writestr("org/apache/spark/SparkContext.class", "")
     with zipfile.ZipFile(full, "w") as opened:
-        opened.writestr("pyspark/__init__.py", "")
+        opened.writestr(module, "")
     (tmp_path / "spark-core_none.jar").write_text("no archive")
     rest = [str(full), str(tmp_path / "spark-core_none.jar"), str(tmp_path / "spark-sql_2.13-4.3.0.jar")]
     assert without_archives([str(plain), *rest]) == rest

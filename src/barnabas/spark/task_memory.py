@@ -16,6 +16,6 @@ def spare_imports() -> None:
     Some libraries are imported by the first task and not before it, so that the second has to call again.
     """
     global _spared
-    if len(sys.modules) != _spared:
+    if len(sys.modules) > _spared:
         _spared = len(sys.modules)
         gc.freeze()

@@ -95,7 +95,7 @@ def without_archives(path: Sequence[str]) -> list[str]:
 def _is_needless(entry: str, path: Sequence[str]) -> bool:
     name = os.path.basename(entry)
     if name.startswith(_CORE) and name.endswith(".jar"):
-        return _has_no_package(entry)
+        return _has_no_python(entry)
     package = next((each for each in _PACKAGES if name.startswith(each)), None)
     if package is None or not name.endswith(".zip"):
         return False
@@ -107,12 +107,14 @@ def _is_needless(entry: str, path: Sequence[str]) -> bool:
     return _installed(version, path) == archived
 
 
-def _has_no_package(jar: str) -> bool:
+def _has_no_python(jar: str) -> bool:
+    import pkgutil
+
     try:
-        opened = zipimport.zipimporter(jar)
+        zipimport.zipimporter(jar)
     except zipimport.ZipImportError:
         return False
-    return all(opened.find_spec(package) is None for package in _PACKAGES)
+    return not any(pkgutil.iter_modules([jar]))
 
 
 def _installed(file: str, path: Sequence[str]) -> bytes | None:

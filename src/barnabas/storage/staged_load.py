@@ -349,7 +349,7 @@ def write_stamps(files: Files, staged: StagedPartition, base_offset: int, leader
 
 
 def sync_stamps(files: Files, staged: StagedPartition) -> None:
-    """Do the second half of `stamp`."""
+    """Do the second half of `stamp`. The system tells whoever opens a file of an error that nobody was told of yet."""
     for segment in staged.segments:
         path = staged.file(segment, LOG_SUFFIX)
         if files.exists(path):
