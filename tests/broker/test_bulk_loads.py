@@ -57,7 +57,6 @@ class StoppingFiles(OsFiles):
     def rename(self, source: str, target: str) -> None:
         """Rename, after the test had its way."""
         self.before_rename(target)
-        self.before_change("rename", target)
         super().rename(source, target)
 
     def open(self, path: str, *, writable: bool = False) -> OsFile:
@@ -161,6 +160,7 @@ def test_all_is_on_the_disk_before_the_decision(broker: Broker, connection: Conn
     stage_orders(broker, "one", 0, 1)
     changes: list[tuple[str, str]] = []
     files.before_change = lambda what, path: changes.append((what, path))
+    files.before_rename = lambda path: changes.append(("rename", path))
     adopt(broker, "one", 0, 1)
     decision = next(number for number, (_, path) in enumerate(changes) if path.endswith(JOURNAL))
     places = {change: number for number, change in enumerate(changes[:decision])}
@@ -179,21 +179,20 @@ def test_a_disk_that_fails_while_batches_are_stamped_refuses_the_load(
 ) -> None:
     """The first sync of a file is that of the check."""
     seen: list[str] = []
-    decisions: list[str] = []
+    renamed: list[str] = []
 
     def fail(changed: str, path: str) -> None:
-        if path.endswith(JOURNAL):
-            decisions.append(path)
         if changed == what and path.endswith(where):
             seen.append(path)
             if len(seen) == times:
                 raise OSError(errno.EIO, "Input/output error")
 
-    files.before_change = fail
+    files.before_change, files.before_rename = fail, renamed.append
     stage_orders(broker, "one", 0, 1)
     with refused(ErrorCode.KAFKA_STORAGE_ERROR, "Input/output error"):
         adopt(broker, "one", 0, 1)
-    assert decisions == []
+    assert len(seen) == times
+    assert not [path for path in renamed if path.endswith(JOURNAL)], "it was decided"
     assert leftovers(broker) == [".load-one", ".load-one"]
     files.before_change = lambda _, __: None
     broker.stop()

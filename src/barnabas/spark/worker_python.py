@@ -11,8 +11,8 @@ The jar of Spark's core is there too, and has no Python: its thousands of names 
 What Spark starts to plan queries and to begin streams is forked by a `fork_server`, which takes a tenth of that again.
 The workers of tasks are not: they run functions of users, which may count on libraries that nothing has imported yet.
 
-Rule 1: an archive is taken off only if what is installed is of the very same version. Where nothing is, or another
-version, workers are what they would be without this.
+Rule 1: an archive is taken off only if what is installed is of the very same version, and the jar only if it has no
+Python indeed. Where nothing is installed, or another version, workers are what they would be without this.
 Rule 2: what is asked for is done in any case: arguments that are no module go to the Python that runs this.
 """
 
@@ -88,7 +88,7 @@ def leave_archives() -> None:
 
 
 def without_archives(path: Sequence[str]) -> list[str]:
-    """Return a module path without Spark's archives of packages that are installed further on, in the same version."""
+    """Return a module path without the jar, and without archives of what is installed later in the same version."""
     return [entry for entry in path if not _is_needless(entry, path)]
 
 
@@ -108,10 +108,11 @@ def _is_needless(entry: str, path: Sequence[str]) -> bool:
 
 
 def _has_no_python(jar: str) -> bool:
+    # Imported here, because who is served by the fork server never comes by.
     import pkgutil
 
     try:
-        zipimport.zipimporter(jar)
+        zipimport.zipimporter(jar)  # What is no archive has no modules either, but is not ours to take off.
     except zipimport.ZipImportError:
         return False
     return not any(pkgutil.iter_modules([jar]))
