@@ -43,7 +43,7 @@ from barnabas.wire.messages.offsets import (
 )
 from barnabas.wire.messages.producers import InitProducerIdRequest
 from barnabas.wire.messages.transaction_admin import DescribeTransactionsRequest, ListTransactionsRequest
-from tests.broker.asking import create_topic
+from tests.broker.asking import create_topic, fetch
 from tests.broker.coordinating import (
     GROUP,
     TRANSACTION,
@@ -77,9 +77,25 @@ def case(function: Callable[[Connection, str], Answers]) -> Callable[[Connection
     return function
 
 
+def serve_topic(c: Connection, name: str, partitions: int = 1) -> bytes:
+    """Create a topic, wait until its partitions are served, and return its id.
+
+    Kafka's controller answers before its broker has read of the topic, which refuses commits and writes until then.
+    """
+    topic_id = create_topic(c, name, partitions)
+    for index in range(partitions):
+        until(partial(is_served, c, name, index))
+    return topic_id
+
+
+def is_served(c: Connection, name: str, index: int) -> bool:
+    """Whether a partition answers fetches."""
+    return fetch(c, name, 0, index).error_code == ErrorCode.NONE
+
+
 @case
 def odd_group_ids(c: Connection, name: str) -> Answers:
-    create_topic(c, name)
+    serve_topic(c, name)
     for odd in ODD_NAMES:
         group = odd and f"{odd}{name}"
         find(c, group)
@@ -155,7 +171,7 @@ def heartbeat(c: Connection, group: str, member: Member, instance_id: str | None
 
 @case
 def wrong_members(c: Connection, name: str) -> Answers:
-    create_topic(c, name)
+    serve_topic(c, name)
     find(c, name)
     member = join_alone(c, name)
     for generation in (0, 2, -1, 2**31 - 1):
@@ -210,7 +226,7 @@ def static_members(c: Connection, name: str) -> Answers:
 
 @case
 def odd_offsets(c: Connection, name: str) -> Answers:
-    create_topic(c, name, 2)
+    serve_topic(c, name, 2)
     find(c, name)
     for label, offsets in (
         ("no topic", {("nowhere", 0): 1}),
@@ -255,7 +271,7 @@ def beat(c: Connection, group: str, member_id: str, epoch: int, version: int = 1
 
 @case
 def consumer_groups(c: Connection, name: str) -> Answers:
-    topic_id = create_topic(c, name, 2)
+    topic_id = serve_topic(c, name, 2)
     find(c, name)
     full: dict[str, Any] = {
         "rebalance_timeout_ms": 30_000,
@@ -320,7 +336,7 @@ def odd_transactional_ids(c: Connection, name: str) -> Answers:
 
 @case
 def wrong_transactions(c: Connection, name: str) -> Answers:
-    create_topic(c, name, 2)
+    serve_topic(c, name, 2)
     find(c, name, TRANSACTION)
     find(c, name, GROUP)
     producer = init(c, name)
@@ -356,7 +372,7 @@ def wrong_transactions(c: Connection, name: str) -> Answers:
 
 @case
 def partitions_that_do_not_fit(c: Connection, name: str) -> Answers:
-    create_topic(c, name, 2)
+    serve_topic(c, name, 2)
     find(c, name, TRANSACTION)
     find(c, name, GROUP)
     producer = init(c, name)
