@@ -28,7 +28,7 @@ from tests.kafka_peer.jars import fetch_spark_connector
 
 PARTITIONS = 4
 SETTLED_TIMEOUT_S = 60.0
-KAFKA, OURS, SEGMENTS = "kafka", "barnabas", "barnabas-segments"
+KAFKA, OURS, SEGMENTS, ARCHIVE = "kafka", "barnabas", "barnabas-segments", "archive"
 # As docs/PIPELINE.md advises: a session with FAST_SETTINGS, and one more setting where rows are small.
 SETTINGS = {**FAST_SETTINGS, "spark.sql.execution.arrow.maxBytesPerBatch": "2147483647"}
 
@@ -129,7 +129,7 @@ class Bench:
                     rows = self._spark.read.parquet(files)
                     took = queries.write(rows, sink, {**self._servers(sink), "topic": topic})
                 else:
-                    took = queries.load_files(self._spark, files, topic, f"127.0.0.1:{self._peers[sink].port}")
+                    took = queries.load_files(self._spark, files, topic, self._address(sink))
                 self._check(sink, topic, self._plan.rows)
                 self._say(f"load of files, {sink}", took)
                 self._delete_topic(sink, topic)
@@ -168,19 +168,29 @@ class Bench:
             self._delete_topic(source, topics[source])
 
     def streaming(self) -> Iterator[Measurement]:
-        """A topic to Parquet, as a stream."""
-        seconds: dict[str, list[float]] = {KAFKA: [], OURS: []}
-        topics = {source: self._filled_topic(source, self._plan.rows) for source in seconds}
+        """A topic to Parquet, as a stream: by the same query on both sides, and by the job `archive`."""
+        seconds: dict[str, list[float]] = {KAFKA: [], OURS: [], ARCHIVE: []}
+        topics = {source: self._filled_topic(source, self._plan.rows) for source in (KAFKA, OURS)}
         for number in range(self._plan.rounds + 1):
             for source, found in seconds.items():
-                options, _ = self._from(source, topics[source])
-                took = queries.stream_to_parquet(self._spark, source, options, self._folder / f"{source}-{number}")
+                folder = self._folder / f"{source}-{number}"
+                if source == ARCHIVE:
+                    took = self._archive(topics[OURS], folder)
+                else:
+                    options, _ = self._from(source, topics[source])
+                    took = queries.stream_to_parquet(self._spark, source, options, folder)
                 self._say(f"stream, {source}", took)
                 if number:
                     found.append(took)
-        yield from self._compared("stream to Parquet", seconds, {OURS: 2})
+        yield from self._compared("stream to Parquet", seconds, {OURS: 2, ARCHIVE: 2})
         for source, topic in topics.items():
             self._delete_topic(source, topic)
+
+    def _archive(self, topic: str, folder: Path) -> float:
+        took, records = queries.archive_topic(self._spark, topic, self._address(OURS), folder)
+        if records != self._plan.rows:
+            raise LoadError(f"archive has {records:,} records, and not {self._plan.rows:,}")
+        return took
 
     def memory(self) -> Iterator[Measurement]:
         """Ten times the data must not take more memory; of reading and of writing, the greater."""
@@ -234,8 +244,11 @@ class Bench:
 
     # Topics
 
+    def _address(self, connector: str) -> str:
+        return f"127.0.0.1:{self._peers[connector].port}"
+
     def _servers(self, connector: str) -> dict[str, str]:
-        return {"kafka.bootstrap.servers": f"127.0.0.1:{self._peers[connector].port}"}
+        return {"kafka.bootstrap.servers": self._address(connector)}
 
     def _data_folder(self) -> str:
         return str(self._peers[OURS].folder / "data")

@@ -8,6 +8,7 @@ from pathlib import Path
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as sql
 
+from barnabas.spark.jobs.archive import archive
 from barnabas.spark.jobs.load import load
 
 VALUE_BYTES = 100
@@ -73,3 +74,12 @@ def stream_to_parquet(spark: SparkSession, source: str, options: Mapping[str, st
         raise error
     shutil.rmtree(folder)
     return seconds
+
+
+def archive_topic(spark: SparkSession, topic: str, bootstrap_servers: str, folder: Path) -> tuple[float, int]:
+    """Archive all that there is, with headers, as the job does it; returns the seconds, and how many records."""
+    started = time.perf_counter()
+    told = archive(spark, topic, str(folder), bootstrap_servers=bootstrap_servers)
+    seconds = time.perf_counter() - started
+    shutil.rmtree(folder)
+    return seconds, told.records

@@ -14,7 +14,7 @@ def test_every_query_runs(spark: SparkSession) -> None:
     """Another Barnabas is in the place of Kafka, which takes longer to start than all this."""
     found = {each.name: each for each in measure(spark, Plan(rounds=1, rows=2_000), start_barnabas)}
     compared = [name for name in found if "against" in name]
-    assert len(compared) == 6
+    assert len(compared) == 7
     assert all(each.value > 0 for name, each in found.items() if "CPU" not in name)
 
 

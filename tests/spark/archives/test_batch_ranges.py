@@ -12,6 +12,7 @@ from barnabas.spark.archives.batch_ranges import (
     is_archived,
     ranges_of_batch,
     read_place,
+    start_of_batch,
     starting_offsets,
 )
 from barnabas.spark.archives.manifest import OffsetRange
@@ -31,7 +32,8 @@ def ranged(partition: int, start: int, end: int) -> OffsetRange:
 
 
 def of_batch(before: StreamOffset | None, end: StreamOffset, earliest: dict[int, int] | None = None) -> Any:
-    return ranges_of_batch(before, end, "orders", str(ID), {0: 2}, earliest or {})
+    start = start_of_batch(before, end, "orders", {0: 2})
+    return ranges_of_batch(start, end, "orders", str(ID), earliest or {})
 
 
 def test_a_place_is_read_from_spark_s_file() -> None:

@@ -67,11 +67,11 @@ def produce(
             timestamp=BEGIN_MS + number * 1000,
             headers=[("number", str(number).encode()), ("empty", None)],
         )
-    if is_aborted is None:
-        assert producer.flush(30) == 0
-    elif is_aborted:
+    # A transaction that is aborted forgets what it has not sent yet.
+    assert producer.flush(30) == 0
+    if is_aborted:
         producer.abort_transaction(30)
-    else:
+    elif is_aborted is not None:
         producer.commit_transaction(30)
 
 

@@ -33,7 +33,7 @@ class Archive:
     """What is kept of one topic."""
 
     def __init__(self, spark: SparkSession, files: Files, description: ArchiveDescription) -> None:
-        self._spark = spark
+        self.spark = spark
         self.files = files
         self.description = description
         # Commits never change, so that each is read once.
@@ -93,13 +93,13 @@ class Archive:
 
     def _rows(self, commits: Sequence[Commit], schema: StructType | None = None) -> DataFrame:
         if self.description.table_format != PARQUET:
-            return read_table(self._spark, self.files, self.description, [commit.number for commit in commits])
+            return read_table(self.spark, self.files, self.description, [commit.number for commit in commits])
         return self._parquet(list(current_files(commits)), schema)
 
     def _parquet(self, names: Sequence[str], schema: StructType | None) -> DataFrame:
         if not names:
-            return self._spark.createDataFrame([], schema or spark_schema(include_headers=True))
-        reader = self._spark.read if schema is None else self._spark.read.schema(schema)
+            return self.spark.createDataFrame([], schema or spark_schema(include_headers=True))
+        reader = self.spark.read if schema is None else self.spark.read.schema(schema)
         return reader.parquet(*(self.files.path(name) for name in names))
 
 

@@ -29,22 +29,31 @@ def read_place(text: str, where: str) -> StreamOffset:
         raise PipelineError(f"{where} has no offsets in it") from None
 
 
-def ranges_of_batch(
-    before: StreamOffset | None,
-    end: StreamOffset,
-    topic: str,
-    topic_id: str,
-    ends: Mapping[int, int],
-    earliest: Mapping[int, int],
-) -> list[OffsetRange]:
-    """Return the offsets of a batch by partition, those without any left out; nothing is counted yet.
+def start_of_batch(before: StreamOffset | None, end: StreamOffset, topic: str, ends: Mapping[int, int]) -> StreamOffset:
+    """Return where a batch begins.
 
     Args:
         before: The end of the batch before; None for the first.
         end: Its own end.
         topic: The topic of the archive.
-        topic_id: The id that the topic had when the archive was made.
         ends: Where the archive ends, which is where a first batch begins if its end does not say so (before Spark 4.2).
+    """
+    start = end.began if before is None else before
+    if start is None:
+        return StreamOffset(offsets={TopicPartition(topic, number): offset for number, offset in ends.items()})
+    return start
+
+
+def ranges_of_batch(
+    start: StreamOffset, end: StreamOffset, topic: str, topic_id: str, earliest: Mapping[int, int]
+) -> list[OffsetRange]:
+    """Return the offsets of a batch by partition, those without any left out; nothing is counted yet.
+
+    Args:
+        start: Where it begins.
+        end: Where it ends.
+        topic: The topic of the archive.
+        topic_id: The id that the topic had when the archive was made.
         earliest: First offsets that are there, for queries that may pass over lost ones; empty for all others.
 
     Raises:
@@ -52,9 +61,6 @@ def ranges_of_batch(
     """
     if end.topic_id(topic) not in (ZERO_TOPIC_ID, UUID(topic_id)):
         raise DataLossError(f"topic {topic!r} was deleted and created again since it was archived")
-    start = end.began if before is None else before
-    if start is None:
-        start = StreamOffset(offsets={TopicPartition(topic, number): offset for number, offset in ends.items()})
     starts = progress_between(start, end, {}).starts
     ranges = []
     for partition, offset in sorted(end.offsets.items()):

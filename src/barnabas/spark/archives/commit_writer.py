@@ -5,9 +5,11 @@
 
 Rule 1: every attempt has a folder of its own, so that a job that was thought dead can not add to it.
 Rule 2: records are counted in the files that were written, not on their way there: a task may have run twice.
+Rule 3: where tasks can write the files themselves they do (`topic_files`); everything else is written by Spark.
 """
 
 import uuid
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
@@ -15,9 +17,10 @@ from pyspark.sql import DataFrame
 
 from barnabas.clock import Clock
 from barnabas.spark.archives.archive import Archive
-from barnabas.spark.archives.decoding import UNDECODABLE, with_data
+from barnabas.spark.archives.decoding import NONE, UNDECODABLE, with_data
 from barnabas.spark.archives.manifest import DATA, DEAD_LETTERS, PARQUET, UPSERT, Commit, OffsetRange
 from barnabas.spark.archives.table_formats import append_rows, merge_rows
+from barnabas.spark.archives.topic_files import FilesPlan, write_files
 from barnabas.spark.archives.upserting import last_of_keys, merged_buckets, with_keys_needed
 from barnabas.spark.errors import PipelineError
 from barnabas.spark.schema import spark_schema
@@ -37,6 +40,17 @@ class WriteRules:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Batch:
+    """What becomes a commit: the records, the offsets that they are read from, and how many files are wanted."""
+
+    frame: DataFrame
+    ranges: Sequence[OffsetRange]
+    files: int
+    # Where tasks write the files themselves.
+    plan: FilesPlan | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class _Written:
     """What is on the disk, and not committed yet."""
 
@@ -53,41 +67,21 @@ def file_count(size_bytes: float, target_bytes: int) -> int:
     return max(1, round(size_bytes / target_bytes))
 
 
-def write_commit(
-    archive: Archive, frame: DataFrame, ranges: Sequence[OffsetRange], rules: WriteRules, clock: Clock, files: int
-) -> Commit:
-    """Write a batch and commit it; raises PipelineError.
-
-    Args:
-        archive: Where it goes.
-        frame: The records, with the columns of the topic.
-        ranges: The offsets that they were read from.
-        rules: How they are written.
-        clock: Says when.
-        files: How many files are wanted.
-    """
-    spark = frame.sparkSession
-    # Other programs read these times, and find rows by them; Spark's own default is a type that is given up elsewhere.
-    spark.conf.set("spark.sql.parquet.outputTimestampType", "TIMESTAMP_MICROS")
-    description = archive.description
+def write_commit(archive: Archive, batch: Batch, rules: WriteRules, clock: Clock) -> Commit:
+    """Write a batch and commit it; raises PipelineError."""
     number = len(archive.commits())
     attempt = f"{number:020d}-{uuid.uuid4().hex[:8]}"
-    rows = with_data(frame, description.decode, description.schema)
-    if description.mode == UPSERT:
-        rows = with_keys_needed(rows)
-    if description.mode == UPSERT or description.table_format != PARQUET:
-        written = _write_kept(archive, rows, rules, number, attempt)
-    elif description.decode == "none":
-        written = _write_plain(archive, frame, attempt, files)
+    if batch.plan is not None:
+        written = _write_by_tasks(archive, batch.plan, attempt, batch.files)
     else:
-        written = _write_decoded(archive, rows, rules, attempt, files)
+        written = _write_by_spark(archive, batch, rules, number, attempt)
     bad = sum(written.bad.values())
     commit = Commit(
         number=number,
         timestamp_ms=clock.now_ms(),
         ranges=tuple(
             replace(each, records=written.good.get(each.partition, 0) + written.bad.get(each.partition, 0))
-            for each in ranges
+            for each in batch.ranges
         ),
         files=written.files,
         dead_letter_files=written.dead_letter_files,
@@ -97,6 +91,30 @@ def write_commit(
     )
     archive.add(commit)
     return commit
+
+
+def _write_by_tasks(archive: Archive, plan: FilesPlan, attempt: str, files: int) -> _Written:
+    folder = f"{DATA}/{attempt}"
+    written = write_files(archive, plan, folder, files)
+    counts: Counter[int] = Counter()
+    for each in written:
+        counts.update(each.records)
+    sizes = {f"{folder}/{each.name}": each.size for each in written}
+    return _Written(good=counts, bad={}, files=sizes, dead_letter_files={})
+
+
+def _write_by_spark(archive: Archive, batch: Batch, rules: WriteRules, number: int, attempt: str) -> _Written:
+    # Other programs read these times, and find rows by them; Spark's own default is a type that is given up elsewhere.
+    batch.frame.sparkSession.conf.set("spark.sql.parquet.outputTimestampType", "TIMESTAMP_MICROS")
+    description = archive.description
+    rows = with_data(batch.frame, description.decode, description.schema)
+    if description.mode == UPSERT:
+        rows = with_keys_needed(rows)
+    if description.mode == UPSERT or description.table_format != PARQUET:
+        return _write_kept(archive, rows, rules, number, attempt)
+    if description.decode == NONE:
+        return _write_plain(archive, batch.frame, attempt, batch.files)
+    return _write_decoded(archive, rows, rules, attempt, batch.files)
 
 
 def _write_plain(archive: Archive, frame: DataFrame, attempt: str, files: int) -> _Written:

@@ -11,7 +11,6 @@ Rule 3: where the archive begins is found out once, when it is made, and kept in
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
 
 from pyspark.sql import DataFrame, SparkSession
 
@@ -25,10 +24,11 @@ from barnabas.spark.archives.batch_ranges import (
     is_archived,
     ranges_of_batch,
     read_place,
+    start_of_batch,
     starting_offsets,
 )
 from barnabas.spark.archives.cleaning import clean
-from barnabas.spark.archives.commit_writer import DEAD_LETTER, ON_ERROR, WriteRules, file_count, write_commit
+from barnabas.spark.archives.commit_writer import DEAD_LETTER, ON_ERROR, Batch, WriteRules, file_count, write_commit
 from barnabas.spark.archives.decoding import NONE, check_decoding
 from barnabas.spark.archives.files import Files
 from barnabas.spark.archives.manifest import (
@@ -42,6 +42,7 @@ from barnabas.spark.archives.manifest import (
     OffsetRange,
 )
 from barnabas.spark.archives.table_formats import check_table_format
+from barnabas.spark.archives.topic_files import FilesPlan, topic_files
 from barnabas.spark.archives.upserting import BUCKETS_DEFAULT
 from barnabas.spark.archives.writer_lock import writer_lock
 from barnabas.spark.connecting import read_cluster
@@ -53,7 +54,9 @@ from barnabas.spark.jobs.topics import cluster_options, find_topic
 from barnabas.spark.source.admission import HAS_ADMISSION_CONTROL
 from barnabas.spark.source.failures import plain_errors
 from barnabas.spark.source.offsets import Assigned, sample_densities
-from barnabas.spark.source.options import SourceOptions, read_stream_options
+from barnabas.spark.source.options import read_stream_options
+from barnabas.spark.source.stream_offsets import StreamOffset, to_json
+from barnabas.spark.source.stream_reader import StreamReader
 
 MODES = (APPEND, UPSERT)
 _MEGABYTE = 1024 * 1024
@@ -182,8 +185,8 @@ def archive(
         clock = SystemClock()
         clean(opened, clock, is_only_writer=is_only_writer)
         rules = WriteRules(on_error=on_error, target_file_bytes=target_file_mb * _MEGABYTE)
-        run = _Run(opened, client, source, rules, clock, report, is_only_writer=is_only_writer)
-        run.stream(spark, given, assigned, trigger if follow else None)
+        run = _Run(opened, client, given, rules, clock, report, is_only_writer=is_only_writer)
+        run.stream(spark, assigned, trigger if follow else None)
     return _result(opened, run.added)
 
 
@@ -194,7 +197,7 @@ class _Run:
         self,
         archive: Archive,
         client: Client,
-        source: SourceOptions,
+        options: Mapping[str, str],
         rules: WriteRules,
         clock: Clock,
         report: Report,
@@ -203,7 +206,10 @@ class _Run:
     ) -> None:
         self._archive = archive
         self._client = client
-        self._source = source
+        self._options = options
+        self._cluster = read_cluster(options)
+        self._source = read_stream_options(options)
+        self._reader = StreamReader(options)
         self._rules = rules
         self._clock = clock
         self._report = report
@@ -212,7 +218,7 @@ class _Run:
         self._done = 0
         self.added: list[Commit] = []
 
-    def stream(self, spark: SparkSession, options: Mapping[str, str], assigned: Assigned, trigger: str | None) -> None:
+    def stream(self, spark: SparkSession, assigned: Assigned, trigger: str | None) -> None:
         """Run the query until the archive has everything, or, with a trigger, until it is interrupted."""
         topic = self._archive.description.topic
         ends = self._archive.end_offsets()
@@ -221,7 +227,7 @@ class _Run:
         self._total = 0 if trigger else count_offsets(ends, latest)
         self._tell()
         begin = starting_offsets(topic, len(assigned.partitions), ends)
-        stream = spark.readStream.format("barnabas").options(**options).option("startingOffsets", begin).load()
+        stream = spark.readStream.format("barnabas").options(**self._options).option("startingOffsets", begin).load()
         writer = (
             stream.writeStream.queryName(f"barnabas archive {topic} {self._archive.files.folder}")
             .foreachBatch(self._write)
@@ -235,31 +241,43 @@ class _Run:
 
     def _write(self, frame: DataFrame, batch_id: int) -> None:
         """Make a batch a commit; Spark calls this on the driver, and again after a crash."""
-        ranges = self._ranges(batch_id)
+        start, end = self._places(batch_id)
+        ranges = self._ranges(start, end)
         may_have_gaps = not self._source.fail_on_data_loss
         if not ranges or is_archived(self._archive.end_offsets(), ranges, may_have_gaps=may_have_gaps):
             return
-        self.added.append(
-            write_commit(self._archive, frame, ranges, self._rules, self._clock, self._file_count(ranges))
-        )
+        batch = Batch(frame=frame, ranges=ranges, files=self._file_count(ranges), plan=self._plan(start, end))
+        self.added.append(write_commit(self._archive, batch, self._rules, self._clock))
         self._done += sum(each.end - each.start for each in ranges)
         if len(self.added) % _COMMITS_BETWEEN_CLEANINGS == 0:
             clean(self._archive, self._clock, is_only_writer=self._is_only_writer)
 
-    def _ranges(self, batch_id: int) -> list[OffsetRange]:
-        def place(number: int) -> Any:
+    def _places(self, batch_id: int) -> tuple[StreamOffset, StreamOffset]:
+        """Return where a batch begins and ends."""
+
+        def place(number: int) -> StreamOffset:
             name = f"{CHECKPOINT}/offsets/{number}"
             return read_place(self._archive.files.read(name), self._archive.files.path(name))
 
-        description = self._archive.description
         end = place(batch_id)
+        before = place(batch_id - 1) if batch_id else None
+        return start_of_batch(before, end, self._archive.description.topic, self._archive.end_offsets()), end
+
+    def _ranges(self, start: StreamOffset, end: StreamOffset) -> list[OffsetRange]:
+        description = self._archive.description
         earliest: dict[int, int] = {}
         if not self._source.fail_on_data_loss:
             with plain_errors(f"looking at topic {description.topic!r}"):
                 earliest = by_number(offsets_at(self._client, end.offsets, EARLIEST, self._source.isolation))
-        before = place(batch_id - 1) if batch_id else None
-        ends = self._archive.end_offsets()
-        return ranges_of_batch(before, end, description.topic, description.topic_id, ends, earliest)
+        return ranges_of_batch(start, end, description.topic, description.topic_id, earliest)
+
+    def _plan(self, start: StreamOffset, end: StreamOffset) -> FilesPlan | None:
+        """Return what tasks write, where they do; the query's frame, which has the same records, is not asked then."""
+        how = topic_files(self._archive, self._cluster, self._source)
+        if how is None:
+            return None
+        planned = self._reader.partitions(to_json(start), to_json(end))
+        return FilesPlan(how=how, ranges=[each.offset_range for each in planned])
 
     def _file_count(self, ranges: list[OffsetRange]) -> int:
         """Return how many files the records of some offsets go into, judged by earlier commits or by a look at some."""

@@ -161,7 +161,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     # Batches
 
-    def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> Sequence[InputPartition]:
+    def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> Sequence[RangePartition]:
         """Plan the tasks of a batch, on the driver; raises DataLossError, or PipelineError."""
         first, last = from_json(start), from_json(end)
         if first.is_initial and last.began is not None:
