@@ -24,6 +24,7 @@ SELECTED = (
     "tests/spark/segments/test_reader.py::test_spark_reads_the_same_rows_in_parallel",
     "tests/spark/segments/test_writer.py::test_tasks_that_fail_and_are_tried_again_leave_nothing_behind",
     "tests/spark/segments/test_writer.py::test_files_are_loaded_as_a_frame_of_them_is[INT96]",
+    "tests/spark/archives/test_topic_files.py::test_files_are_like_those_that_spark_writes[zstd]",
     "tests/spark/jobs/test_commands.py::test_ingest_archive_and_replay",
     "tests/spark/jobs/test_profile.py::test_the_figures_of_a_topic",
     "tests/spark/jobs/test_verify.py::test_sound_directories_and_damaged_ones",

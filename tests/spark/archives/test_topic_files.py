@@ -4,10 +4,15 @@ What becomes of them in an archive is tested with the job itself, in tests/spark
 """
 
 import os
+import signal
+from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 from uuid import UUID
 
+import pyarrow as pa
+import pyarrow.dataset as ds
 import pyarrow.parquet as pq
 import pytest
 from pyspark.sql import SparkSession
@@ -21,8 +26,8 @@ from barnabas.spark.archives.topic_files import (
     FileTask,
     TopicFiles,
     WrittenFile,
+    files_by_tasks,
     share_out,
-    topic_files,
     write_file,
     write_files,
 )
@@ -126,20 +131,25 @@ def test_what_is_not_plain_is_left_to_spark(
     given = options_of(our_servers, "orders")
     arguments = read_cluster(given), read_stream_options(given)
     plain = archive_at(spark, tmp_path / "plain")
-    assert topic_files(plain, *arguments) is not None
+    assert files_by_tasks(plain, *arguments) is not None
     for number, kept in enumerate(
         ({"mode": "upsert"}, {"decode": "json", "schema": "a INT"}, {"table_format": "delta"})
     ):
-        assert topic_files(archive_at(spark, tmp_path / str(number), **kept), *arguments) is None, kept
-    for name, value in {**OF_SPARK, "spark.sql.parquet.compression.codec": "lz4"}.items():
+        assert files_by_tasks(archive_at(spark, tmp_path / str(number), **kept), *arguments) is None, kept
+    others = {
+        "spark.sql.parquet.compression.codec": "lz4",
+        "spark.sql.parquet.writeLegacyFormat": "true",
+        "spark.sql.files.maxRecordsPerFile": "10",
+    }
+    for name, value in {**OF_SPARK, **others}.items():
         before = spark.conf.get(name, None)
         spark.conf.set(name, value)
-        assert topic_files(plain, *arguments) is None, name
+        assert files_by_tasks(plain, *arguments) is None, name
         spark.conf.unset(name) if before is None else spark.conf.set(name, before)
-    assert topic_files(plain, *arguments) is not None
+    assert files_by_tasks(plain, *arguments) is not None
     # No other file system than the machine's is at hand here.
     monkeypatch.setattr(plain.files, "local_path", lambda _: None)
-    assert topic_files(plain, *arguments) is None
+    assert files_by_tasks(plain, *arguments) is None
 
 
 def test_a_large_file_has_several_row_groups(
@@ -166,23 +176,139 @@ def test_offsets_without_records_make_no_file(spark: SparkSession, our_servers: 
     assert list((folder / "data").iterdir()) == []
 
 
-def test_what_lost_tasks_left_is_deleted(spark: SparkSession, our_servers: str, tmp_path: Path) -> None:
+def die_once(how: TopicFiles, task: FileTask) -> WrittenFile | None:
+    """Write a file, and be killed before anybody is told of it; the next time, be told of it."""
+    written = write_file(how, task)
+    died = Path(task.folder).parent.parent / f"died-{task.number}"
+    if not died.exists():
+        died.touch()
+        os.kill(os.getpid(), signal.SIGKILL)
+    return written
+
+
+def test_what_a_killed_worker_left_is_not_read_and_goes_away(
+    spark: SparkSession, our_servers: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Spark does not try again here. What is left of the first run is whole, but nobody was told of it."""
+    topic, folder = filled_topic(our_servers, 30), tmp_path / "lake"
+    monkeypatch.setattr(module, "write_file", die_once)
+    with pytest.raises(Exception, match="Python worker exited unexpectedly"):
+        archive(spark, topic, str(folder), bootstrap_servers=our_servers)
+    (left,) = (folder / "data").iterdir()
+    assert left.name.startswith("_")
+    assert len(list(left.iterdir())) == 1
+    assert ds.dataset(folder / "data").count_rows() == 0
+    assert archive(spark, topic, str(folder), bootstrap_servers=our_servers).records == 30
+    assert not left.exists()
+    assert ds.dataset(folder / "data").count_rows() == 30
+    assert rows_of(open_archive(spark, str(folder)).records()) == topic_rows(spark, our_servers, topic)
+
+
+def leave_half(how: TopicFiles, task: FileTask) -> WrittenFile | None:
+    """Write a file after a task that was lost in the middle of it."""
+    Path(task.folder, f"part-{task.number}-lost.parquet").write_bytes(b"half")
+    return write_file(how, task)
+
+
+def test_what_lost_tasks_left_is_deleted(
+    spark: SparkSession, our_servers: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     topic, opened = filled_topic(our_servers, 30), archive_at(spark, tmp_path)
+    monkeypatch.setattr(module, "write_file", leave_half)
     plan = FilesPlan(how=how(our_servers, topic), ranges=whole_topic(our_servers, topic))
     written = write_files(opened, plan, "data/0", 3)
     assert len(written) == 3
-    (tmp_path / "data/0/part-00000-of-a-task-that-was-lost.parquet").write_bytes(b"half")
-    module._settle(opened, "data/0", written)
     assert {each.name for each in (tmp_path / "data/0").iterdir()} == {each.name for each in written}
+    assert write_files(opened, FilesPlan(how=plan.how, ranges=[]), "data/1", 3) == []
 
 
-@pytest.mark.parametrize("name", ["part.parquet", "elsewhere.parquet"])
-def test_a_file_that_the_driver_does_not_see_is_an_error(spark: SparkSession, tmp_path: Path, name: str) -> None:
-    opened = archive_at(spark, tmp_path)
-    (tmp_path / "data/0").mkdir(parents=True)
-    (tmp_path / "data/0/part.parquet").write_bytes(b"half")
-    with pytest.raises(PipelineError, match=rf"{name}, and it is not there for the driver: an archive has to be on"):
-        module._settle(opened, "data/0", [WrittenFile(name=name, size=8, records={})])
+def lie(_how: TopicFiles, task: FileTask) -> WrittenFile:
+    """Tell of a file that is not there."""
+    return WrittenFile(name=f"part-{task.number}.parquet", size=8, records={0: 1})
+
+
+def lie_about_size(how: TopicFiles, task: FileTask) -> WrittenFile:
+    """Tell of a file that is another one."""
+    written = write_file(how, task)
+    assert written is not None
+    return replace(written, size=written.size + 1)
+
+
+@pytest.mark.parametrize("liar", [lie, lie_about_size])
+def test_a_file_that_the_driver_does_not_see_is_an_error(
+    spark: SparkSession,
+    our_servers: str,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    liar: Callable[[TopicFiles, FileTask], WrittenFile],
+) -> None:
+    monkeypatch.setattr(module, "write_file", liar)
+    topic, folder = filled_topic(our_servers, 30), tmp_path / "lake"
+    with pytest.raises(
+        PipelineError, match=r"part-\S+ into \S+, and the driver does not find it there: an archive has"
+    ):
+        archive(spark, topic, str(folder), bootstrap_servers=our_servers)
+    assert open_archive(spark, str(folder)).commits() == []
+
+
+def test_a_folder_that_can_not_be_made_is_one_sentence(spark: SparkSession, our_servers: str, tmp_path: Path) -> None:
+    topic, folder = filled_topic(our_servers, 3), tmp_path / "lake"
+    folder.mkdir()
+    (folder / "data").touch()
+    with pytest.raises(PipelineError, match=r"lake/data/_\S+ can not be written: Not a directory$"):
+        archive(spark, topic, str(folder), bootstrap_servers=our_servers)
+
+
+@pytest.mark.parametrize("name", ["br{a,b}", "x[1]", "back\\slash", "star*", "q?m", "sp ace%20", "\u4e2d"])
+def test_a_folder_may_have_any_name(spark: SparkSession, our_servers: str, tmp_path: Path, name: str) -> None:
+    """Spark's readers take some of them for patterns, and `star*` for two archives."""
+    topic = filled_topic(our_servers, 20)
+    for each in (name, "stars"):
+        archive(spark, topic, str(tmp_path / each), bootstrap_servers=our_servers)
+    assert rows_of(open_archive(spark, str(tmp_path / name)).records()) == topic_rows(spark, our_servers, topic)
+
+
+def test_an_archive_goes_on_whoever_wrote_it(spark: SparkSession, our_servers: str, tmp_path: Path) -> None:
+    topic, folder = filled_topic(our_servers, 20), str(tmp_path)
+    for number, is_sparks in enumerate((True, False, True)):
+        for name, value in OF_SPARK.items():
+            spark.conf.set(name, value) if is_sparks else spark.conf.unset(name)
+        try:
+            archive(spark, topic, folder, bootstrap_servers=our_servers)
+        finally:
+            for name in OF_SPARK:
+                spark.conf.unset(name)
+        produce(our_servers, topic, [b"more"] * 5, first=20 + 5 * number)
+    files = [*tmp_path.glob("data/*/*.parquet")]
+    makers = sorted(pq.ParquetFile(each).metadata.created_by.split()[0] for each in files)
+    assert makers == ["parquet-cpp-arrow", "parquet-mr", "parquet-mr"]
+    archived = rows_of(open_archive(spark, folder).records())
+    assert len(archived) == 30
+    assert archived.items() <= topic_rows(spark, our_servers, topic).items()
+
+
+def test_memory_stays_below_a_limit_whatever_the_records_are(
+    our_servers: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Buffers have room for more than is in them, so that bytes alone do not tell when a row group is large."""
+    topic = make_topic(our_servers)
+    produce(our_servers, topic, [bytes(500_000)] * 60)
+    limit = 8 * 1024 * 1024
+    monkeypatch.setattr(module, "_ROW_GROUP_MEMORY", limit)
+    most, before = 0, pa.total_allocated_bytes()
+
+    class Watching(pq.ParquetWriter):  # type: ignore[misc]
+        def write_table(self, table: pa.Table, row_group_size: int | None = None) -> None:
+            nonlocal most
+            most = max(most, pa.total_allocated_bytes() - before)
+            super().write_table(table, row_group_size)
+
+    monkeypatch.setattr(pq, "ParquetWriter", Watching)
+    task = FileTask(number=0, folder=str(tmp_path), ranges=whole_topic(our_servers, topic))
+    written = write_file(how(our_servers, topic), task)
+    assert written is not None
+    assert sum(written.records.values()) == 60
+    assert 0 < most < 4 * limit
 
 
 def test_a_file_that_can_not_be_written_is_one_sentence(our_servers: str, tmp_path: Path) -> None:

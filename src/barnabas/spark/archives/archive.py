@@ -100,7 +100,7 @@ class Archive:
         if not names:
             return self.spark.createDataFrame([], schema or spark_schema(include_headers=True))
         reader = self.spark.read if schema is None else self.spark.read.schema(schema)
-        return reader.parquet(*(self.files.path(name) for name in names))
+        return reader.parquet(*(self.files.pattern(name) for name in names))
 
 
 def open_archive(spark: SparkSession, folder: str) -> Archive:

@@ -4,7 +4,7 @@
     dead-letters/00000000000000000007-<random>/...  records that can not be decoded
 
 Rule 1: every attempt has a folder of its own, so that a job that was thought dead can not add to it.
-Rule 2: records are counted in the files that were written, not on their way there: a task may have run twice.
+Rule 2: records are counted where it is known which files they are in, not on their way there: a task may run twice.
 Rule 3: where tasks can write the files themselves they do (`topic_files`); everything else is written by Spark.
 """
 
@@ -120,7 +120,7 @@ def _write_by_spark(archive: Archive, batch: Batch, rules: WriteRules, number: i
 def _write_plain(archive: Archive, frame: DataFrame, attempt: str, files: int) -> _Written:
     folder = f"{DATA}/{attempt}"
     frame.coalesce(files).write.parquet(archive.files.path(folder))
-    rows = frame.sparkSession.read.schema("partition INT").parquet(archive.files.path(folder))
+    rows = frame.sparkSession.read.schema("partition INT").parquet(archive.files.pattern(folder))
     counts = {row.partition: row["count"] for row in rows.groupBy("partition").count().collect()}
     return _Written(good=counts, bad={}, files=data_files(archive, folder), dead_letter_files={})
 
@@ -130,11 +130,13 @@ def _write_decoded(archive: Archive, rows: DataFrame, rules: WriteRules, attempt
     folder, bad_folder = f"{DATA}/{attempt}", f"{DATA}/{attempt}/{UNDECODABLE}=true"
     ordered = rows.coalesce(files).sortWithinPartitions(UNDECODABLE, "partition", "offset")
     ordered.write.partitionBy(UNDECODABLE).parquet(archive.files.path(folder))
-    there = rows.sparkSession.read.schema(f"partition INT, {UNDECODABLE} BOOLEAN").parquet(archive.files.path(folder))
+    there = rows.sparkSession.read.schema(f"partition INT, {UNDECODABLE} BOOLEAN").parquet(
+        archive.files.pattern(folder)
+    )
     good, bad = _counted(there)
     letters: Mapping[str, int] = {}
     if bad:
-        _refuse_if_fatal(archive, rules, rows.sparkSession.read.parquet(archive.files.path(bad_folder)))
+        _refuse_if_fatal(archive, rules, rows.sparkSession.read.parquet(archive.files.pattern(bad_folder)))
         if rules.on_error == DEAD_LETTER:
             archive.files.move(bad_folder, f"{DEAD_LETTERS}/{attempt}")
             letters = data_files(archive, f"{DEAD_LETTERS}/{attempt}")

@@ -6,6 +6,7 @@ Rule 2: a file that is there is never replaced; who comes second is told.
 
 from __future__ import annotations
 
+import re
 import uuid
 from typing import TYPE_CHECKING, Any
 
@@ -14,6 +15,8 @@ from barnabas.spark.errors import PipelineError
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
+
+_SPECIAL = re.compile(r"[\\{}\[\]*?]")
 
 DRAFT = ".tmp"
 """How the names of files end that are not complete yet, or never became so."""
@@ -49,6 +52,10 @@ class Files:
     def path(self, name: str) -> str:
         """Return the path of a file below the folder as Spark takes it."""
         return str(self._path(name).toString())
+
+    def pattern(self, name: str) -> str:
+        """Return the same as Spark's readers take it, which would see patterns in some names."""
+        return _SPECIAL.sub(r"\\\g<0>", self.path(name))
 
     def _path(self, name: str) -> Any:
         return self._fs_package.Path(self._root, name)

@@ -7,16 +7,17 @@ most of the time of an archive. Here no row passes through it:
     task     write_file   ranges  ->  RecordBatches of `source.range_rows`  ->  row groups of a file
 
 Rule 1: this is for archives on a disk that every task sees, with values as they are. All else is left to Spark, and so
-is a session that says more about Parquet than how to compress it, such as how to encrypt it.
-Rule 2: only files that a task has told of belong to a commit, and the driver sees each of them. What was left by tasks
-that were lost, or ran twice, is deleted.
-Rule 3: a file is on the disk before it is told of.
+is a session that says more about files than how to compress them, such as how to encrypt them.
+Rule 2: tasks write into a folder whose name readers pass over, and it gets its own name when all are done. Only files
+that a task has told of are in a commit, and the driver sees each of them; what lost tasks have left is deleted.
+Rule 3: files and their names are on the disk before a commit names them.
 """
 
 import os
 import uuid
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
@@ -35,7 +36,7 @@ from barnabas.spark.source.planning import OffsetRange
 from barnabas.spark.source.range_partition import RangePartition
 from barnabas.spark.source.range_rows import read_rows
 
-_CODEC_SETTING = "spark.sql.parquet.compression.codec"
+_CODEC = "spark.sql.parquet.compression.codec"
 # By Spark's names: what Arrow calls them, and how Spark ends the names of such files.
 _CODECS = {
     "none": ("none", ""),
@@ -45,10 +46,19 @@ _CODECS = {
     "zstd": ("zstd", ".zstd"),
     "lz4_raw": ("lz4", ".lz4raw"),
 }
-# What may repeat in a file. To look for that in values and offsets takes as long as to write them, and finds nothing.
-_REPEATING = ["key", "topic", "partition", "timestamp", "timestampType", "headers.list.element.key"]
-# A row group is in memory as it was read and, column by column, as it is written.
+# What a session may say of files besides, and what it says where it says nothing.
+_UNSAID = {"spark.sql.parquet.writeLegacyFormat": "false", "spark.sql.files.maxRecordsPerFile": "0"}
+# Everything but offsets may repeat in a file.
+_DICTIONARIES = [
+    *("key", "value", "topic", "partition", "timestamp", "timestampType"),
+    *("headers.list.element.key", "headers.list.element.value"),
+]
+# A row group is collected before it is written, of about so many bytes. Batches take more memory than they have bytes,
+# many times more where values are large: their buffers have room for what might have come.
 _ROW_GROUP_BYTES = 64 * 1024 * 1024
+_ROW_GROUP_MEMORY = 128 * 1024 * 1024
+# Readers take what is in a folder with such a name for somebody's who is not done.
+_UNFINISHED = "_"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -86,15 +96,17 @@ class WrittenFile:
     records: Mapping[int, int]
 
 
-def topic_files(archive: Archive, cluster: Cluster, options: SourceOptions) -> TopicFiles | None:
+def files_by_tasks(archive: Archive, cluster: Cluster, options: SourceOptions) -> TopicFiles | None:
     """Return how tasks write the files of an archive themselves; None where Spark has to."""
     kept = archive.description
     if (kept.mode, kept.table_format, kept.decode) != (APPEND, PARQUET, NONE) or archive.files.local_path(DATA) is None:
         return None
     session: Any = archive.spark._jsparkSession
     configuration = session.sessionState().newHadoopConf()
-    codec = str(archive.spark.conf.get(_CODEC_SETTING)).lower()
-    if codec not in _CODECS or not configuration.getPropsWithPrefix("parquet.").isEmpty():
+    settings = archive.spark.conf
+    codec = str(settings.get(_CODEC)).lower()
+    says_more = any(str(settings.get(name)).lower() != unsaid for name, unsaid in _UNSAID.items())
+    if codec not in _CODECS or says_more or not configuration.getPropsWithPrefix("parquet.").isEmpty():
         return None
     return TopicFiles(cluster=cluster, options=options, codec=codec)
 
@@ -133,78 +145,105 @@ def write_files(archive: Archive, plan: FilesPlan, folder: str, count: int) -> l
         PipelineError: A task can not read or write, or has written where the driver does not see it.
         DataLossError: Records are gone.
     """
-    path = archive.files.local_path(folder)
-    assert path is not None, "topic_files looks at that"
-    os.makedirs(path)
     shares = share_out(plan.ranges, count)
-    tasks = [FileTask(number=number, folder=path, ranges=share) for number, share in enumerate(shares)]
+    if not shares:
+        return []
+    path = archive.files.local_path(folder)
+    assert path is not None, "files_by_tasks looks at that"
+    parent, name = os.path.split(path)
+    unfinished = os.path.join(parent, f"{_UNFINISHED}{name}")
+    with _plain_error(unfinished):
+        os.makedirs(unfinished)
+    tasks = [FileTask(number=number, folder=unfinished, ranges=share) for number, share in enumerate(shares)]
     told = archive.spark.sparkContext.parallelize(tasks, len(tasks)).map(partial(write_file, plan.how)).collect()
     written = [each for each in told if each is not None]
-    _settle(archive, folder, written)
+    with _plain_error(path):
+        # From here on a task that was thought dead finds no folder to write into.
+        os.rename(unfinished, path)
+        _settle(path, written)
+        _sync_folder(parent)
     return written
 
 
-def _settle(archive: Archive, folder: str, written: Sequence[WrittenFile]) -> None:
+def _settle(path: str, written: Sequence[WrittenFile]) -> None:
     """See that the files are there as tasks have told, and nothing else."""
-    there = archive.files.sizes(folder)
+    there = {entry.name: entry.stat().st_size for entry in os.scandir(path)}
     for each in written:
-        if there.pop(f"{folder}/{each.name}", None) != each.size:
+        if there.pop(each.name, None) != each.size:
             raise PipelineError(
-                f"a task has written {archive.files.path(folder)}/{each.name}, and it is not there for the driver: an "
-                "archive has to be on a disk that all of Spark's workers share"
+                f"a task has written {each.name} into {path}, and the driver does not find it there: an archive has to "
+                "be on a disk that all of Spark's workers share"
             )
     for name in there:
-        archive.files.delete(name)
-    if not written:
-        archive.files.delete(folder)
+        os.unlink(os.path.join(path, name))
+    if written:
+        _sync_folder(path)
+    else:
+        os.rmdir(path)
+
+
+def _sync_folder(path: str) -> None:
+    descriptor = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
+
+
+@contextmanager
+def _plain_error(path: str) -> Iterator[None]:
+    try:
+        yield
+    except OSError as error:
+        raise PipelineError(f"{path} can not be written: {error.strerror or error}") from None
 
 
 def write_file(how: TopicFiles, task: FileTask) -> WrittenFile | None:
     """Write the records of some ranges into a file, in a task; return None where there are none."""
-    records: Counter[int] = Counter()
-    groups = _row_groups(_batches(how, task.ranges, records))
-    first = next(groups, None)
-    if first is None:
-        return None
     arrow_codec, ending = _CODECS[how.codec]
     # A task that runs again must not meet the file of the first one.
     name = f"part-{task.number:05d}-{uuid.uuid4()}{ending}.parquet"
     path = os.path.join(task.folder, name)
-    try:
+    records: Counter[int] = Counter()
+    with _plain_error(path):
         with open(path, "xb") as file:
             writer = pq.ParquetWriter(
                 file,
                 arrow_schema(include_headers=True),
                 compression=arrow_codec,
-                use_dictionary=_REPEATING,
+                use_dictionary=_DICTIONARIES,
+                write_page_index=True,
                 store_schema=False,
             )
             with writer:
-                writer.write_table(first)
-                for group in groups:
-                    writer.write_table(group)
+                _write_row_groups(writer, _batches(how, task.ranges, records))
             file.flush()
             os.fsync(file.fileno())
-            return WrittenFile(name=name, size=file.tell(), records=dict(records))
-    except OSError as error:
-        raise PipelineError(f"{path} can not be written: {error.strerror or error}") from None
+            size = file.tell()
+        if not records:
+            os.unlink(path)
+            return None
+    return WrittenFile(name=name, size=size, records=dict(records))
 
 
 def _batches(how: TopicFiles, ranges: Sequence[OffsetRange], records: Counter[int]) -> Iterator[pa.RecordBatch]:
+    """Yield the rows of ranges, and count them by partition."""
     for each in ranges:
         for batch in read_rows(how.cluster, how.options, RangePartition(each)):
             records[each.partition.partition] += batch.num_rows
             yield batch
 
 
-def _row_groups(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.Table]:
+def _write_row_groups(writer: pq.ParquetWriter, batches: Iterator[pa.RecordBatch]) -> None:
     waiting: list[pa.RecordBatch] = []
-    size = 0
+    size, others = 0, pa.total_allocated_bytes()
     for batch in batches:
         waiting.append(batch)
         size += batch.nbytes
-        if size >= _ROW_GROUP_BYTES:
-            yield pa.Table.from_batches(waiting)
-            waiting, size = [], 0
+        if size >= _ROW_GROUP_BYTES or pa.total_allocated_bytes() - others >= _ROW_GROUP_MEMORY:
+            writer.write_table(pa.Table.from_batches(waiting))
+            # Nothing may hold them any longer: the next row group needs the room.
+            waiting.clear()
+            size = 0
     if waiting:
-        yield pa.Table.from_batches(waiting)
+        writer.write_table(pa.Table.from_batches(waiting))

@@ -56,7 +56,7 @@ def merged_buckets(archive: Archive, rows: DataFrame, folder: str) -> tuple[str,
     replaced = files_of_buckets(archive.current_files(), touched)
     both = latest
     if replaced:
-        paths = [archive.files.path(name) for name in replaced]
+        paths = [archive.files.pattern(name) for name in replaced]
         kept = rows.sparkSession.read.schema(rows.schema).parquet(*paths)
         both = last_of_keys(rows.unionByName(kept))
         both = in_buckets(both)

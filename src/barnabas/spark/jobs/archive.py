@@ -42,7 +42,7 @@ from barnabas.spark.archives.manifest import (
     OffsetRange,
 )
 from barnabas.spark.archives.table_formats import check_table_format
-from barnabas.spark.archives.topic_files import FilesPlan, topic_files
+from barnabas.spark.archives.topic_files import FilesPlan, files_by_tasks
 from barnabas.spark.archives.upserting import BUCKETS_DEFAULT
 from barnabas.spark.archives.writer_lock import writer_lock
 from barnabas.spark.connecting import read_cluster
@@ -273,7 +273,7 @@ class _Run:
 
     def _plan(self, start: StreamOffset, end: StreamOffset) -> FilesPlan | None:
         """Return what tasks write, where they do; the query's frame, which has the same records, is not asked then."""
-        how = topic_files(self._archive, self._cluster, self._source)
+        how = files_by_tasks(self._archive, self._cluster, self._source)
         if how is None:
             return None
         planned = self._reader.partitions(to_json(start), to_json(end))

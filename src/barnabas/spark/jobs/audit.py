@@ -188,7 +188,7 @@ def _sound_records(spark: SparkSession, archive: Archive, commits: Sequence[Comm
     names = {*current_files(commits), *(name for commit in commits for name in commit.dead_letter_files)} & sound
     if not names:
         return spark.createDataFrame([], schema).select(*COLUMNS)
-    paths = [archive.files.path(name) for name in sorted(names)]
+    paths = [archive.files.pattern(name) for name in sorted(names)]
     return spark.read.schema(schema).parquet(*paths).select(*COLUMNS)
 
 
