@@ -12,6 +12,8 @@ from pathlib import Path
 import pytest
 
 from barnabas import Broker
+from barnabas.client.admin import list_topics
+from barnabas.client.client import Client
 from barnabas.clock import ManualClock
 from barnabas.embedded import BrokerFailedError
 from barnabas.wire.errors import ErrorCode
@@ -244,6 +246,36 @@ def test_a_child_does_not_outlive_its_parent(tmp_path: Path, end: signal.Signals
         parent.send_signal(end)
     until(lambda: not is_alive(pid))
     # It was stopped in order, not cut off.
+    assert (tmp_path / ".kafka_cleanshutdown").exists()
+
+
+THREADED_PARENT = """
+import sys, threading
+from barnabas import Broker
+def start():
+    global broker
+    broker = Broker(data=sys.argv[1])
+starting = threading.Thread(target=start)
+starting.start()
+starting.join()
+print(broker.pid, broker.bootstrap_servers, flush=True)
+sys.stdin.read()
+"""
+
+
+def test_a_child_outlives_the_thread_that_started_it_and_is_stopped_in_order(tmp_path: Path) -> None:
+    """Linux tells a child of the end of the thread that started it, and again of every thread after that one."""
+    with subprocess.Popen(
+        [sys.executable, "-c", THREADED_PARENT, str(tmp_path)], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+    ) as parent:
+        assert parent.stdout is not None
+        pid, servers = parent.stdout.readline().split()
+        for _ in range(3):
+            os.kill(int(pid), signal.SIGHUP)
+            with Client(servers) as client:
+                list_topics(client)
+        parent.kill()
+    until(lambda: not is_alive(int(pid)))
     assert (tmp_path / ".kafka_cleanshutdown").exists()
 
 

@@ -27,6 +27,7 @@ Every setting has Kafka's name. Settings of topics can be given by either name: 
 """
 DEFAULT_DATA = "barnabas-data"
 _PR_SET_PDEATHSIG = 1
+_PARENT_SIGNAL = signal.SIGHUP
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
@@ -62,18 +63,21 @@ def run(arguments: argparse.Namespace) -> int:
         settings = resolve(given_settings(arguments))
     except (ConfigError, OSError) as error:
         return _fail(str(error))
-    return _serve(settings)
+    return _serve(settings, arguments.parent)
 
 
 def _stop_with(parent: int) -> bool:
-    """Have this process stopped when its parent goes away without doing so; False when it is gone already.
+    """Have this process told when its parent goes away without stopping it; False when it is gone already.
+
+    Linux tells so with a signal of our choice whenever a thread of the parent ends that was in charge of this process:
+    the one that started it, then another one, if there is any. So it may come twice, or while the parent lives on.
 
     The child asks for that itself: a parent that did between fork and exec would run Python code in a copy of itself,
     where the threads and locks of others (those of Spark's gateway, say) are cut off in the middle.
     """
     import ctypes
 
-    ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGTERM)
+    ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, _PARENT_SIGNAL)
     return os.getppid() == parent
 
 
@@ -109,7 +113,7 @@ def _fail(reason: str) -> int:
     return 1
 
 
-def _serve(settings: Settings) -> int:
+def _serve(settings: Settings, parent: int | None) -> int:
     # These are what takes the time to import, and a mistake in the arguments is to be told at once. Next to nothing of
     # what they and the start make is garbage, and to look for it would take a tenth of the time.
     gc.disable()
@@ -128,7 +132,7 @@ def _serve(settings: Settings) -> int:
 
     try:
         with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
-            return runner.run(_run(settings))
+            return runner.run(_run(settings, parent))
     except (
         StartError,
         ListenError,
@@ -145,7 +149,7 @@ def _serve(settings: Settings) -> int:
         gc.enable()
 
 
-async def _run(settings: Settings) -> int:
+async def _run(settings: Settings, parent: int | None) -> int:
     import asyncio
 
     from barnabas.server.broker_server import BrokerServer
@@ -164,8 +168,15 @@ async def _run(settings: Settings) -> int:
             os._exit(130)  # Asked twice: whoever asks does not want to wait for the disk.
         stopping.set()
 
+    def look_for_parent() -> None:
+        if os.getppid() != parent:
+            stopping.set()
+
     for number in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(number, interrupt)
+    if parent is not None:
+        loop.add_signal_handler(_PARENT_SIGNAL, look_for_parent)
+        look_for_parent()  # Who runs under nohup does not get the signal before there is a handler.
     clock = SystemClock()
     server = BrokerServer(settings, clock=clock, on_fatal=fatal)
     await server.start()

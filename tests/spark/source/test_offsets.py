@@ -111,6 +111,18 @@ def test_a_sample_tells_the_bytes_of_an_offset(our_client: Client, topic: str) -
     assert sample_densities(our_client, {}) == {}
 
 
+def test_a_batch_that_a_sample_cuts_off_does_not_count(our_client: Client) -> None:
+    name = topic_name("cut")
+    assert create_topics(our_client, [NewTopic(name=name, partitions=1)]) == {}
+    for count in (3, 600):
+        with Producer(our_client, ProducerOptions(batch_size=900_000)) as producer:
+            for _ in range(count):
+                producer.send(name, b"x" * 1000, partition=0)
+    partition = TopicPartition(name, 0)
+    for start in (0, 1, 100):
+        assert 1000 <= sample_densities(our_client, {partition: start})[partition] < 1100
+
+
 def test_partitions_with_batches_larger_than_a_sample_are_as_the_others_of_their_topic(our_client: Client) -> None:
     name = topic_name("large")
     assert create_topics(our_client, [NewTopic(name=name, partitions=3)]) == {}

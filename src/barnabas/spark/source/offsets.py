@@ -6,13 +6,14 @@ Java's, and must match the whole name. It comes from whoever wrote the query and
 
 import logging
 import re
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from uuid import UUID
 
 from barnabas.client.admin import list_topics
 from barnabas.client.client import Client
 from barnabas.client.connection import ClientError
+from barnabas.client.fetched import FetchedBatch, whole_batches
 from barnabas.client.fetcher import Fetcher, FetchOptions
 from barnabas.client.metadata import TopicMetadata
 from barnabas.client.offsets import EARLIEST, LATEST, IsolationLevel, list_offsets, offsets_at
@@ -197,11 +198,18 @@ def sample_densities(client: Client, starts: Mapping[TopicPartition, int]) -> di
         logger.debug("no sample of the partitions could be taken: %s", error)
         return {}
     for fetched in sample:
-        offsets = fetched.next_offset - fetched.fetch_offset
-        if offsets > 0:
-            densities[fetched.partition] = len(fetched.data) / offsets
+        batches = list(whole_batches(fetched.data))
+        if batches:
+            densities[fetched.partition] = _density(batches, fetched.fetch_offset)
     unseen = [each.partition for each in sample if each.high_watermark > each.fetch_offset]
     return _as_others_of_their_topics(unseen, densities) | densities
+
+
+def _density(batches: Sequence[FetchedBatch], fetch_offset: int) -> float:
+    """Return how many bytes an offset takes in whole batches; the first may begin before what was asked for."""
+    header = batches[0].header
+    first = fetch_offset if header is None else min(header.base_offset, fetch_offset)
+    return sum(len(each.data) for each in batches) / max(1, batches[-1].last_offset + 1 - first)
 
 
 def _as_others_of_their_topics(
