@@ -38,11 +38,13 @@ from barnabas.spark.source.options import read_stream_options
 from barnabas.spark.source.planning import OffsetRange
 from barnabas.spark.source.reader import BatchReader
 from tests.spark.jobs.moving import filled_topic, our_servers, produce, rows_of, topic_rows
+from tests.spark.session_settings import saying
 from tests.spark.sink.topics import make_topic
 
 __all__ = ["our_servers"]
 
 ID = UUID(int=7)
+CODEC = "spark.sql.parquet.compression.codec"
 OF_SPARK = {"parquet.block.size": "1048576"}
 """A setting of Parquet's own, with which files are Spark's affair."""
 
@@ -79,7 +81,7 @@ def how(servers: str, topic: str, codec: str = "snappy") -> TopicFiles:
 
 
 def whole_topic(servers: str, topic: str) -> tuple[OffsetRange, ...]:
-    return tuple(each.offset_range for each in BatchReader(options_of(servers, topic)).partitions())  # type: ignore[attr-defined]
+    return tuple(each.offset_range for each in BatchReader(options_of(servers, topic)).partitions())
 
 
 def archive_at(spark: SparkSession, folder: Path, **kept: Any) -> Archive:
@@ -90,18 +92,11 @@ def archive_at(spark: SparkSession, folder: Path, **kept: Any) -> Archive:
 def test_files_are_like_those_that_spark_writes(
     spark: SparkSession, our_servers: str, tmp_path: Path, codec: str
 ) -> None:
-    topic, setting = filled_topic(our_servers, 60), "spark.sql.parquet.compression.codec"
-    before = spark.conf.get(setting) or ""
-    spark.conf.set(setting, codec)
-    try:
+    topic = filled_topic(our_servers, 60)
+    with saying(spark, {CODEC: codec}):
         archive(spark, topic, str(tmp_path / "tasks"), bootstrap_servers=our_servers)
-        for name, value in OF_SPARK.items():
-            spark.conf.set(name, value)
-        archive(spark, topic, str(tmp_path / "spark"), bootstrap_servers=our_servers)
-    finally:
-        spark.conf.set(setting, before)
-        for name in OF_SPARK:
-            spark.conf.unset(name)
+        with saying(spark, OF_SPARK):
+            archive(spark, topic, str(tmp_path / "spark"), bootstrap_servers=our_servers)
     (ours,) = (tmp_path / "tasks/data").glob("*/*.parquet")
     (theirs,) = (tmp_path / "spark/data").glob("*/*.parquet")
     made, expected = pq.ParquetFile(ours), pq.ParquetFile(theirs)
@@ -137,15 +132,13 @@ def test_what_is_not_plain_is_left_to_spark(
     ):
         assert files_by_tasks(archive_at(spark, tmp_path / str(number), **kept), *arguments) is None, kept
     others = {
-        "spark.sql.parquet.compression.codec": "lz4",
+        CODEC: "lz4",
         "spark.sql.parquet.writeLegacyFormat": "true",
         "spark.sql.files.maxRecordsPerFile": "10",
     }
     for name, value in {**OF_SPARK, **others}.items():
-        before = spark.conf.get(name, None)
-        spark.conf.set(name, value)
-        assert files_by_tasks(plain, *arguments) is None, name
-        spark.conf.unset(name) if before is None else spark.conf.set(name, before)
+        with saying(spark, {name: value}):
+            assert files_by_tasks(plain, *arguments) is None, name
     assert files_by_tasks(plain, *arguments) is not None
     # No other file system than the machine's is at hand here.
     monkeypatch.setattr(plain.files, "local_path", lambda _: None)
@@ -271,13 +264,8 @@ def test_a_folder_may_have_any_name(spark: SparkSession, our_servers: str, tmp_p
 def test_an_archive_goes_on_whoever_wrote_it(spark: SparkSession, our_servers: str, tmp_path: Path) -> None:
     topic, folder = filled_topic(our_servers, 20), str(tmp_path)
     for number, is_sparks in enumerate((True, False, True)):
-        for name, value in OF_SPARK.items():
-            spark.conf.set(name, value) if is_sparks else spark.conf.unset(name)
-        try:
+        with saying(spark, OF_SPARK if is_sparks else {}):
             archive(spark, topic, folder, bootstrap_servers=our_servers)
-        finally:
-            for name in OF_SPARK:
-                spark.conf.unset(name)
         produce(our_servers, topic, [b"more"] * 5, first=20 + 5 * number)
     files = [*tmp_path.glob("data/*/*.parquet")]
     makers = sorted(pq.ParquetFile(each).metadata.created_by.split()[0] for each in files)

@@ -28,6 +28,7 @@ from barnabas.storage.files import OsFiles
 from barnabas.storage.verifier import Fault, verify_partition
 from tests.broker.asking import connected, create_topic, produce
 from tests.spark.segments.writing import rows_of
+from tests.spark.session_settings import saying
 from tests.storage.builders import batch_of
 
 COUNT = 5000
@@ -229,10 +230,8 @@ def test_settings_by_which_spark_reads_differently_leave_files_to_it(spark: Spar
     assert load_job._plan(spark, path) is not None, "also below the folder of the JVM"
     assert load_job._plan(spark, "") is None
     for name in load_job._SETTINGS_OF_READING:
-        before = str(spark.conf.get(name))
-        spark.conf.set(name, "true")
-        assert load_job._plan(spark, str(tmp_path / "rows")) is None
-        spark.conf.set(name, before)
+        with saying(spark, {name: "true"}):
+            assert load_job._plan(spark, str(tmp_path / "rows")) is None
 
 
 def test_a_task_that_goes_on_after_its_load_was_given_up_leaves_nothing(

@@ -132,7 +132,7 @@ class Query:
     def plan(self) -> list[RangePartition]:
         planned = self.reader.partitions()
         assert all(isinstance(each, RangePartition) for each in planned)
-        return [each for each in planned if isinstance(each, RangePartition)]
+        return list(planned)
 
     def values(self) -> list[bytes]:
         batches: list[pa.RecordBatch] = [batch for task in self.plan() for batch in self.reader.read(task)]

@@ -35,6 +35,7 @@ from barnabas.spark.source.options import SourceOptions
 from barnabas.spark.source.planning import OffsetRange
 from barnabas.spark.source.range_partition import RangePartition
 from barnabas.spark.source.range_rows import read_rows
+from barnabas.storage.files import OsFiles
 
 _CODEC = "spark.sql.parquet.compression.codec"
 # By Spark's names: what Arrow calls them, and how Spark ends the names of such files.
@@ -161,7 +162,7 @@ def write_files(archive: Archive, plan: FilesPlan, folder: str, count: int) -> l
         # From here on a task that was thought dead finds no folder to write into.
         os.rename(unfinished, path)
         _settle(path, written)
-        _sync_folder(parent)
+        OsFiles().sync_directory(parent)
     return written
 
 
@@ -177,17 +178,9 @@ def _settle(path: str, written: Sequence[WrittenFile]) -> None:
     for name in there:
         os.unlink(os.path.join(path, name))
     if written:
-        _sync_folder(path)
+        OsFiles().sync_directory(path)
     else:
         os.rmdir(path)
-
-
-def _sync_folder(path: str) -> None:
-    descriptor = os.open(path, os.O_RDONLY)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)
 
 
 @contextmanager

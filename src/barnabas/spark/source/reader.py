@@ -29,7 +29,7 @@ class BatchReader(DataSourceReader):
         self._cluster = read_cluster(options)
         self._options = read_batch_options(options)
 
-    def partitions(self) -> Sequence[InputPartition]:
+    def partitions(self) -> Sequence[RangePartition]:
         """Plan the tasks, on the driver; raises PipelineError."""
         with plain_errors("planning the query"):
             client = shared_client(self._cluster)
