@@ -16,7 +16,7 @@ from pathlib import Path
 
 from pyspark.sql import SparkSession
 
-from barnabas.spark.session import FAST_SETTINGS
+from barnabas.spark.session import CHECKPOINT_MANAGER, FAST_SETTINGS, QUICK_CHECKPOINT_MANAGER
 from barnabas.spark.worker_python import workers_python
 from bench.control import Control
 from bench.load.spec import LoadError
@@ -29,8 +29,12 @@ from tests.kafka_peer.jars import fetch_spark_connector
 PARTITIONS = 4
 SETTLED_TIMEOUT_S = 60.0
 KAFKA, OURS, SEGMENTS, ARCHIVE = "kafka", "barnabas", "barnabas-segments", "archive"
-# As docs/PIPELINE.md advises: a session with FAST_SETTINGS, and one more setting where rows are small.
-SETTINGS = {**FAST_SETTINGS, "spark.sql.execution.arrow.maxBytesPerBatch": "2147483647"}
+# As docs/PIPELINE.md advises: FAST_SETTINGS, and two more for small rows and for checkpoints on a local disk.
+SETTINGS = {
+    **FAST_SETTINGS,
+    "spark.sql.execution.arrow.maxBytesPerBatch": "2147483647",
+    CHECKPOINT_MANAGER: QUICK_CHECKPOINT_MANAGER,
+}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

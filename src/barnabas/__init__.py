@@ -3,9 +3,13 @@
 from barnabas import Broker
 """
 
-from typing import TYPE_CHECKING, Any
+from __future__ import annotations
 
+# Not from `typing`, which takes longer to import than all that a process of Spark's waits for here.
+TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from typing import Any
+
     from barnabas.embedded import Broker
 
 __all__ = ["Broker"]

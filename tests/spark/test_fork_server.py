@@ -12,8 +12,7 @@ from typing import Any
 
 import pytest
 
-from barnabas.spark import fork_server
-from barnabas.spark.fork_server import run_forked
+from barnabas.spark import fork_client
 from tests.broker.turning import is_alive, until
 
 pytestmark = pytest.mark.skipif(not hasattr(os, "pidfd_open"), reason="only Linux has what is needed")
@@ -31,7 +30,7 @@ for line in sys.stdin:
 """
 CLIENT = """
 import sys
-from barnabas.spark.fork_server import run_forked
+from barnabas.spark.fork_client import run_forked
 status = run_forked(sys.argv[1:])
 sys.exit("nobody" if status is None else status % 256)
 """
@@ -197,29 +196,10 @@ def test_the_server_ends_with_its_parent(parent: Parent) -> None:
 def test_who_sends_nonsense_is_let_go(parent: Parent) -> None:
     found = json.loads(parent.ask("probe")[1])
     holder = parent._process.pid
-    for nonsense in (b"", b"\0\0", b"\xff\xff\xff\xff", b"\0\0\0\2{}", b"\0\0\0\2[]"):
+    for nonsense in (b"", b"\0\0", b"\xff\xff\xff\xff", b"\0\0\0\2{}", b"\0\0\0\4/\0x\0"):
         with socket.socket(socket.AF_UNIX) as connection:
-            connection.connect(fork_server._address(holder))
+            connection.connect(fork_client._address(holder))
             connection.sendall(nonsense)
             connection.shutdown(socket.SHUT_WR)
             assert is_let_go(connection)
     assert json.loads(parent.ask("probe")[1])["server"] == found["server"]
-
-
-def test_another_user_is_not_trusted(monkeypatch: pytest.MonkeyPatch) -> None:
-    one, other = socket.socketpair()
-    assert fork_server._is_own(one)
-    monkeypatch.setattr(os, "geteuid", lambda: 12345)
-    assert not fork_server._is_own(other)
-    one.close()
-    other.close()
-
-
-def test_process_1_is_no_parent_to_serve() -> None:
-    assert fork_server._is_spark(os.getpid())
-    assert not fork_server._is_spark(1) or Path("/proc/1/comm").read_text().strip() == "java"
-
-
-def test_a_system_that_lacks_what_is_needed_has_no_server(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.delattr(os, "pidfd_open")
-    assert run_forked(["-m", "platform"]) is None

@@ -11,8 +11,9 @@ from pyspark.sql import SparkSession
 
 from barnabas.spark import session
 from barnabas.spark.errors import PipelineError
-from barnabas.spark.session import check_java, start_session
+from barnabas.spark.session import CHECKPOINT_MANAGER, QUICK_CHECKPOINT_MANAGER, check_java, start_session
 from barnabas.spark.worker_python import workers_python
+from tests.spark.session_settings import saying
 
 
 class Builder:
@@ -44,6 +45,7 @@ def builder(monkeypatch: pytest.MonkeyPatch) -> Builder:
     found = Builder()
     monkeypatch.setattr(SparkSession, "builder", found)
     monkeypatch.setattr(session, "check_java", lambda: None)
+    monkeypatch.setattr(session, "_keep_checkpoints_quickly", lambda _: found.config(CHECKPOINT_MANAGER, "quick"))
     for name in ("PYSPARK_PYTHON", "PYSPARK_DRIVER_PYTHON", "PYSPARK_GATEWAY_PORT"):
         monkeypatch.delenv(name, raising=False)
     return found
@@ -69,6 +71,30 @@ def test_what_is_asked_for_goes_before_what_is_ours(builder: Builder, monkeypatc
     assert builder.settings["spark.ui.enabled"] == "true"
     assert os.environ["PYSPARK_PYTHON"] == "/elsewhere/python"
     assert os.environ["PYSPARK_DRIVER_PYTHON"] == "/elsewhere/driver"
+
+
+@pytest.mark.parametrize(
+    ("master", "conf", "expected"),
+    [(None, {}, "quick"), (None, {CHECKPOINT_MANAGER: "mine"}, "mine"), ("yarn", {}, None)],
+)
+def test_checkpoints_are_kept_quickly_where_spark_is_local_and_nothing_else_is_asked_for(
+    builder: Builder, master: str | None, conf: dict[str, str], expected: str | None
+) -> None:
+    start_session("test", master=master, conf=conf, is_quiet=False)
+    assert builder.settings.get(CHECKPOINT_MANAGER) == expected
+
+
+def test_a_way_to_keep_checkpoints_that_spark_lacks_is_not_chosen(
+    spark: SparkSession, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with saying(spark, {CHECKPOINT_MANAGER: "another"}):
+        spark.conf.unset(CHECKPOINT_MANAGER)
+        monkeypatch.setattr(session, "QUICK_CHECKPOINT_MANAGER", f"{QUICK_CHECKPOINT_MANAGER}OfAnotherSpark")
+        session._keep_checkpoints_quickly(spark)
+        assert spark.conf.get(CHECKPOINT_MANAGER, None) is None
+        monkeypatch.undo()
+        session._keep_checkpoints_quickly(spark)
+        assert spark.conf.get(CHECKPOINT_MANAGER) == QUICK_CHECKPOINT_MANAGER
 
 
 def test_java_that_is_missing_or_too_old_is_named(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:

@@ -7,10 +7,14 @@
 Importing this package imports neither pyspark nor pyarrow; that is left to the first use of a name.
 """
 
-from importlib import import_module
-from typing import TYPE_CHECKING, Any
+from __future__ import annotations
 
+from importlib import import_module
+
+TYPE_CHECKING = False  # As in the package above.
 if TYPE_CHECKING:
+    from typing import Any
+
     from barnabas.spark.jobs.archive import archive
     from barnabas.spark.jobs.audit import audit
     from barnabas.spark.jobs.ingest import ingest

@@ -38,6 +38,10 @@ FAST_SETTINGS: dict[str, Any] = {
     "spark.executor.extraJavaOptions": _UNCHECKED_ARROW,
 }
 """What makes a session exchange rows with Python faster; docs/PIPELINE.md, "Speed", tells it to users."""
+# Spark's usual way to keep checkpoints starts processes to look at local files (`readlink`), some twenty a micro-batch.
+# This one does not. It is no setting for everybody, because its name is Spark's own affair, and has changed before.
+CHECKPOINT_MANAGER = "spark.sql.streaming.checkpointFileManagerClass"
+QUICK_CHECKPOINT_MANAGER = "org.apache.spark.sql.execution.streaming.checkpointing.FileSystemBasedCheckpointFileManager"
 _LOCAL = {
     # Nothing outside this machine is to reach a session that nobody else uses.
     "spark.driver.host": "127.0.0.1",
@@ -67,6 +71,7 @@ def start_session(
     except ImportError:
         raise PipelineError("the pipeline needs Spark, which is not installed: pip install 'barnabas[spark]'") from None
     is_submitted = "PYSPARK_GATEWAY_PORT" in os.environ
+    is_local = False
     if not is_submitted:
         check_java()
     settings = dict(_ALWAYS)
@@ -93,7 +98,20 @@ def start_session(
             raise PipelineError(f"Spark does not start: {reason}") from error
     if is_quiet:
         session.sparkContext.setLogLevel("OFF")
+    if is_local and CHECKPOINT_MANAGER not in (conf or {}):
+        _keep_checkpoints_quickly(session)
     return session
+
+
+def _keep_checkpoints_quickly(session: SparkSession) -> None:
+    """Choose the quick way to keep checkpoints, if this Spark has it: a name that it lacks would fail every stream."""
+    from py4j.java_gateway import JavaClass
+
+    found: Any = session.sparkContext._jvm
+    for name in QUICK_CHECKPOINT_MANAGER.split("."):
+        found = getattr(found, name)
+    if isinstance(found, JavaClass):
+        session.conf.set(CHECKPOINT_MANAGER, QUICK_CHECKPOINT_MANAGER)
 
 
 def check_java() -> None:
