@@ -7,6 +7,7 @@ round is not counted, because Spark compiles its queries then.
 import os
 import shutil
 import statistics
+import subprocess
 import sys
 import tempfile
 import time
@@ -16,25 +17,17 @@ from pathlib import Path
 
 from pyspark.sql import SparkSession
 
-from barnabas.spark.session import CHECKPOINT_MANAGER, FAST_SETTINGS, QUICK_CHECKPOINT_MANAGER
-from barnabas.spark.worker_python import workers_python
 from bench.control import Control
 from bench.load.spec import LoadError
 from bench.measurement import Measurement
 from bench.peers import Peer, start_barnabas, start_kafka
 from bench.spark import queries
 from bench.spark.memory import MemoryWatch, Peak
-from tests.kafka_peer.jars import fetch_spark_connector
+from bench.spark.session import start_session
 
 PARTITIONS = 4
 SETTLED_TIMEOUT_S = 60.0
 KAFKA, OURS, SEGMENTS, ARCHIVE = "kafka", "barnabas", "barnabas-segments", "archive"
-# As docs/PIPELINE.md advises: FAST_SETTINGS, and two more for small rows and for checkpoints on a local disk.
-SETTINGS = {
-    **FAST_SETTINGS,
-    "spark.sql.execution.arrow.maxBytesPerBatch": "2147483647",
-    CHECKPOINT_MANAGER: QUICK_CHECKPOINT_MANAGER,
-}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -43,30 +36,18 @@ class Plan:
 
     rounds: int = 5
     rows: int = 5_000_000
+    sessions: int = 3
 
     @classmethod
     def chosen(cls) -> "Plan":
         """The whole plan, or with BENCH_ROUNDS fewer rounds and rows, to see that it works."""
         rounds = int(os.environ.get("BENCH_ROUNDS", "0"))
-        return cls(rounds=rounds, rows=500_000) if rounds else cls()
+        return cls(rounds=rounds, rows=500_000, sessions=1) if rounds else cls()
 
 
 def run() -> Iterator[Measurement]:
     """Measure everything, in a session and a folder of its own."""
-    os.environ["PYSPARK_PYTHON"] = os.environ["PYSPARK_DRIVER_PYTHON"] = workers_python()
-    session = (
-        SparkSession.builder.master("local[2]")
-        .appName("barnabas bench")
-        .config("spark.jars", ",".join(map(str, fetch_spark_connector())))
-        .config("spark.driver.memory", "3g")
-        .config("spark.driver.host", "127.0.0.1")
-        .config("spark.driver.bindAddress", "127.0.0.1")
-        .config("spark.ui.enabled", "false")
-        .config("spark.ui.showConsoleProgress", "false")
-        .config(map=SETTINGS)
-        .getOrCreate()
-    )
-    session.sparkContext.setLogLevel("ERROR")
+    session = start_session()
     try:
         yield from measure(session, Plan.chosen())
     finally:
@@ -187,8 +168,23 @@ class Bench:
                 if number:
                     found.append(took)
         yield from self._compared("stream to Parquet", seconds, {OURS: 2, ARCHIVE: 2})
+        yield from self._first_streams(topics)
         for source, topic in topics.items():
             self._delete_topic(source, topic)
+
+    def _first_streams(self, topics: Mapping[str, str]) -> Iterator[Measurement]:
+        """The same query as the first of a session, as a job has it that runs once an hour."""
+        seconds: dict[str, list[float]] = {source: [] for source in topics}
+        for number in range(self._plan.sessions):
+            for source, topic in topics.items():
+                folder = str(self._folder / f"{source}-first-{number}")
+                query = [source, self._address(source), topic, folder]
+                done = subprocess.run(
+                    [sys.executable, "-m", "bench.spark.session", *query], stdout=subprocess.PIPE, text=True, check=True
+                )
+                seconds[source].append(float(done.stdout))
+                self._say(f"first stream, {source}", seconds[source][-1])
+        yield from self._compared("first stream of a session", seconds, {OURS: 2})
 
     def _archive(self, topic: str, folder: Path) -> float:
         took, records = queries.archive_topic(self._spark, topic, self._address(OURS), folder)
