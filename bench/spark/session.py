@@ -47,8 +47,12 @@ def main() -> None:
     """Run one stream, and end."""
     source, servers, topic, folder = sys.argv[1:]
     session = start_session()
-    options = {"kafka.bootstrap.servers": servers, "subscribe": topic}
-    print(queries.stream_to_parquet(session, source, options, Path(folder)))
+    if source == "archive":
+        seconds, _ = queries.archive_topic(session, topic, servers, Path(folder))
+    else:
+        options = {"kafka.bootstrap.servers": servers, "subscribe": topic}
+        seconds = queries.stream_to_parquet(session, source, options, Path(folder))
+    print(seconds)
     session.stop()
 
 
