@@ -25,7 +25,7 @@ WORKERS ?= 2
 setup: $(KERNEL)
 
 # The build tools are installed at their pinned versions and used as they are (no isolation), so that nothing unpinned runs.
-$(SETUP): pyproject.toml setup.py constraints.txt tools/system-packages src/barnabas/spark/barnabas-python
+$(SETUP): pyproject.toml setup.py constraints.txt tools/system-packages
 	@tools/system-packages $(PYTHON)
 	@test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
 	@echo "barnabas: installing into $(VENV)"

@@ -1,21 +1,18 @@
 """The Python of Spark's workers: archives that are not needed leave the path, and all else is as `python` does it."""
 
 import os
-import shutil
 import signal
 import subprocess
 import sys
-import venv
 import zipfile
 from pathlib import Path
 
 import pyspark
 import pytest
 
-from barnabas.spark import worker_python
 from barnabas.spark.worker_python import COMMAND, is_forked, without_archives, workers_python
 
-SCRIPT = Path(worker_python.__file__).with_name(COMMAND)
+PROGRAM = "from barnabas.spark.worker_python import main; main()"
 
 
 def archive(folder: Path, name: str, version: str) -> str:
@@ -33,7 +30,7 @@ def installed(folder: Path, package: str, version: str) -> str:
 
 def run(*arguments: str, folder: Path, path: str = "") -> subprocess.CompletedProcess[str]:
     environment = os.environ | {"PYTHONPATH": os.pathsep.join([path, os.environ.get("PYTHONPATH", "")])}
-    command = [workers_python(), *arguments]
+    command = [sys.executable, "-c", PROGRAM, *arguments]
     return subprocess.run(command, cwd=folder, env=environment, capture_output=True, text=True, check=False)
 
 
@@ -115,8 +112,8 @@ def test_nothing_is_put_on_a_path_that_is_to_be_safe(tmp_path: Path, monkeypatch
 def test_a_folder_that_was_removed_is_no_reason_not_to_run(tmp_path: Path) -> None:
     gone = tmp_path / "gone"
     gone.mkdir()
-    command = f'cd {gone} && rmdir {gone} && exec "$0" -m platform'
-    done = subprocess.run(["sh", "-c", command, workers_python()], capture_output=True, text=True, check=False)
+    command = f'cd {gone} && rmdir {gone} && exec "$0" -c "$1" -m platform'
+    done = subprocess.run(["sh", "-c", command, sys.executable, PROGRAM], capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
 
 
@@ -135,78 +132,6 @@ def test_workers_get_the_command_beside_this_python(monkeypatch: pytest.MonkeyPa
     assert workers_python() == str(tmp_path / COMMAND)
 
 
-def installed_command(folder: Path, first_line: str | None) -> Path:
-    """The command as it is installed: beside `barnabas`, with that one's first line."""
-    folder.mkdir()
-    shutil.copy(SCRIPT, folder)
-    if first_line is not None:
-        (folder / "barnabas").write_text(f"{first_line}\nimport this\n")
-    return folder / COMMAND
-
-
-def a_python(path: Path) -> str:
-    """A Python that tells which one it is, and what it was started with."""
-    path.parent.mkdir(exist_ok=True)
-    path.write_text(f'#!/bin/sh\nprintf "%s\\n" "{path}" "$@"\n')
-    path.chmod(0o755)
-    return str(path)
-
-
-def started(command: Path, **environment: str) -> list[str]:
-    done = subprocess.run([command, "a b"], env=environment, capture_output=True, text=True, check=True)
-    return done.stdout.splitlines()
-
-
-def test_the_python_is_the_one_that_it_was_installed_for(tmp_path: Path) -> None:
-    python = a_python(tmp_path / "python3.14")
-    command = installed_command(tmp_path / "a folder", f"#!{python}")
-    path, *options, last = started(command)
-    assert (path, options[:3], last) == (python, ["-E", "-P", "-c"], "a b")
-    (tmp_path / "link").symlink_to(command)
-    assert started(tmp_path / "link")[0] == python, "as pipx has it on the path"
-    beside = a_python(command.with_name("python3"))
-    assert started(command)[0] == python, "not any that is beside it"
-    Path(python).unlink()
-    assert started(command)[0] == beside
-
-
-def test_a_python_that_needs_its_variables_keeps_them(tmp_path: Path) -> None:
-    command = installed_command(tmp_path / "bin", f"#!{a_python(tmp_path / 'python')}")
-    assert started(command, PYTHONHOME="/opt")[1:] == ["-P", "-m", "barnabas.spark.worker_python", "a b"]
-
-
-def test_a_package_that_only_the_variables_tell_of_is_found(tmp_path: Path) -> None:
-    """As `pip install --target` has it: this Python does not know it by itself."""
-    bare = tmp_path / "bare"
-    venv.create(bare, symlinks=True)
-    command = installed_command(tmp_path / "bin", f"#!{bare / 'bin' / 'python'}")
-    package = str(Path(worker_python.__file__).parents[2])
-    (tmp_path / "show.py").write_text("import sys, barnabas; print(sys.prefix, sys.argv[1:], barnabas.__file__)")
-    done = subprocess.run(
-        [command, "-m", "show", "a b"],
-        cwd=tmp_path,
-        env={"PYTHONPATH": package},
-        capture_output=True,
-        text=True,
-        check=True,
-    )
-    assert done.stdout == f"{bare} ['a b'] {Path(package) / 'barnabas' / '__init__.py'}\n"
-
-
-@pytest.mark.parametrize("first_line", [None, "", "#!/bin/sh", "#!/no/such/python", "#!/bin/echo -s"])
-def test_where_that_is_not_told_it_is_the_one_beside_it_or_on_the_path(tmp_path: Path, first_line: str | None) -> None:
-    # The path of a Python may be too long for a first line, which then names a shell.
-    command = installed_command(tmp_path / "bin", first_line)
-    on_the_path = a_python(tmp_path / "elsewhere" / "python3")
-    assert started(command, PATH=str(tmp_path / "elsewhere"))[0] == on_the_path
-    beside = a_python(tmp_path / "bin" / "python3")
-    assert started(command)[0] == beside
-
-
-def test_the_command_is_the_one_of_this_package() -> None:
-    assert Path(workers_python()).read_text() == SCRIPT.read_text(), "make setup"
-
-
 @pytest.mark.parametrize(
     ("arguments", "expected"),
     [
@@ -223,7 +148,7 @@ def test_what_plans_is_forked_and_what_runs_tasks_is_not(arguments: str, expecte
 
 @pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGSEGV, signal.SIGTERM])
 def test_who_asked_ends_by_the_signal_that_ended_the_other(number: signal.Signals) -> None:
-    program = f"from barnabas.spark.worker_python import end_as; end_as(-{int(number)})"
+    program = f"from barnabas.spark.worker_python import _end; _end(-{int(number)})"
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=False)
     assert (done.returncode, done.stderr) == (-number, "")
 

@@ -95,7 +95,7 @@ def _start(address: str, parent: int) -> bool:
         listener.listen()
         nothing = [(os.POSIX_SPAWN_OPEN, number, os.devnull, os.O_RDWR, 0) for number in STANDARD]
         hand_over = (os.POSIX_SPAWN_DUP2, listener.fileno(), LISTENER)
-        command = [sys.executable, "-P", "-m", SERVER_MODULE, str(parent)]
+        command = [sys.executable, "-m", SERVER_MODULE, str(parent)]
         os.posix_spawn(sys.executable, command, os.environ, file_actions=[*nothing, hand_over])
     return True
 

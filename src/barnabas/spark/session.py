@@ -31,22 +31,10 @@ _QUIET = Path(__file__).with_name("log4j2.properties")
 _DRIVER_JAVA = "spark.driver.extraJavaOptions"
 # Arrow's Java looks at the bounds and the state of a buffer for every value that is written or read through it.
 _UNCHECKED_ARROW = "-Darrow.enable_unsafe_memory_access=true -Darrow.enable_null_check_for_get=false"
-# Rows are garbage as soon as they have gone on. This collector has the least to do while they are made.
-_COLLECTOR = "-XX:+UseParallelGC"
-_JAVA_VARIABLES = ("JAVA_TOOL_OPTIONS", "JDK_JAVA_OPTIONS", "_JAVA_OPTIONS")
-
-
-def _fast_java(environment: Mapping[str, str]) -> str:
-    """Return options of Java. One that is told to use two collectors does not start: who has chosen one keeps it."""
-    is_chosen = any(re.search(r"-XX:\+Use\w*GC", environment.get(name, "")) for name in _JAVA_VARIABLES)
-    return _UNCHECKED_ARROW if is_chosen else f"{_UNCHECKED_ARROW} {_COLLECTOR}"
-
-
 FAST_SETTINGS: dict[str, Any] = {
     # Rows between the JVM and Python go through sockets of the machine, which cost half of what TCP does.
     "spark.python.unix.domain.socket.enabled": "true",
-    # Executors may have large heaps, which this collector stops for long: theirs is not ours to choose.
-    _DRIVER_JAVA: _fast_java(os.environ),
+    _DRIVER_JAVA: _UNCHECKED_ARROW,
     "spark.executor.extraJavaOptions": _UNCHECKED_ARROW,
 }
 """What makes a session exchange rows with Python faster; docs/PIPELINE.md, "Speed", tells it to users."""
@@ -110,7 +98,7 @@ def start_session(
             raise PipelineError(f"Spark does not start: {reason}") from error
     if is_quiet:
         session.sparkContext.setLogLevel("OFF")
-    if is_local and CHECKPOINT_MANAGER not in (conf or {}):
+    if is_local and session.conf.get(CHECKPOINT_MANAGER, None) is None:
         _keep_checkpoints_quickly(session)
     return session
 

@@ -1,22 +1,20 @@
 """The Python that Spark starts its workers with: the command `barnabas-python`, for PYSPARK_PYTHON.
 
-    Spark              PYTHONPATH=.../pyspark.zip:.../py4j-src.zip barnabas-python -m pyspark.daemon pyspark.worker
-    `barnabas-python`  starts this with Python's variables ignored, because Python reads all archives on its path first
-    here, what plans   is forked by a `fork_server`
-    here, all else     starts this again with the variables, takes the archives off the path, and runs the module as
-                       `python -m` does
+    Spark    PYTHONPATH=.../pyspark.zip:.../py4j-src.zip barnabas-python -m pyspark.daemon pyspark.worker
+    here     takes the archives off the path, and runs the module as `python -m` does
 
 Spark puts its own Python code before everything else on the path of its workers, as an archive of sources. An archive
 keeps no bytecode, so that every process compiles what it imports: about a second, which a stream waits for when it
 starts, and a batch at its first task. Where the same PySpark is installed, that is imported in a quarter of the time.
 The jar of Spark's core is there too, and has no Python: its thousands of names are read for nothing.
 
-What Spark starts to plan queries and to begin streams is forked by one that has imported all of it. The workers of
-tasks are not: they run functions of users, which may count on libraries that nothing has imported yet.
+What Spark starts to plan queries and to begin streams is forked by a `fork_server`, which takes a tenth of that again.
+The workers of tasks are not: they run functions of users, which may count on libraries that nothing has imported yet.
 
 Rule 1: an archive is taken off only if what is installed is of the very same version, and the jar only if it has no
 Python indeed. Where nothing is installed, or another version, workers are what they would be without this.
 Rule 2: what is asked for is done in any case: arguments that are no module go to the Python that runs this.
+Rule 3: who is served by the fork server waits for no import that it does not need: others import where they come by.
 """
 
 import os
@@ -24,7 +22,6 @@ import sys
 from collections.abc import Sequence
 
 COMMAND = "barnabas-python"
-MODULE = "barnabas.spark.worker_python"
 _PACKAGES = ("pyspark", "py4j")
 _CORE = "spark-core_"
 
@@ -33,26 +30,15 @@ def main() -> None:
     """Run what Spark asks for."""
     arguments = sys.argv[1:]
     if len(arguments) < 2 or arguments[0] != "-m":
-        _become_python(*arguments)
-    if sys.flags.ignore_environment:
-        if is_forked(arguments):
-            _be_forked(arguments)
-        _become_python("-P", "-m", MODULE, *arguments)
+        os.execv(sys.executable, [sys.executable, *arguments])
+    if is_forked(arguments):
+        from barnabas.spark.fork_client import run_forked
+
+        status = run_forked(arguments)
+        if status is not None:
+            _end(status)
     leave_archives()
     run_module(arguments)
-
-
-def _become_python(*arguments: str) -> None:
-    os.execv(sys.executable, [sys.executable, *arguments])
-
-
-def _be_forked(arguments: Sequence[str]) -> None:
-    """Return only where there is nobody to fork."""
-    from barnabas.spark.fork_client import run_forked
-
-    status = run_forked(arguments)
-    if status is not None:
-        end_as(status)
 
 
 def is_forked(arguments: Sequence[str]) -> bool:
@@ -60,8 +46,8 @@ def is_forked(arguments: Sequence[str]) -> bool:
     return arguments[1].startswith("pyspark.") and "pyspark.worker" not in arguments[1:]
 
 
-def end_as(status: int) -> None:
-    """End as another process has ended: with its code, or below 0 by a signal."""
+def _end(status: int) -> None:
+    """End as another process has ended."""
     if status < 0:
         import signal
 
@@ -77,8 +63,9 @@ def run_module(arguments: Sequence[str]) -> None:
     """Run `-m MODULE ARGUMENTS` as Python does."""
     import runpy
 
-    if not os.environ.get("PYTHONSAFEPATH"):
-        sys.path.insert(0, _working_directory())
+    if not sys.flags.safe_path:
+        # A script has its own folder there, and a module the folder that it is started in.
+        sys.path[0] = _working_directory()
     sys.argv[:] = arguments[1:]
     runpy.run_module(arguments[1], run_name="__main__", alter_sys=True)
 
@@ -149,7 +136,3 @@ def workers_python() -> str:
     """Return what PYSPARK_PYTHON is to be: the command beside this Python, or this Python where it has none."""
     command = os.path.join(os.path.dirname(sys.executable), COMMAND)
     return command if os.access(command, os.X_OK) else sys.executable
-
-
-if __name__ == "__main__":
-    main()
