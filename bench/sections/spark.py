@@ -179,7 +179,7 @@ class Bench:
             for source, found in seconds.items():
                 place = OURS if source == ARCHIVE else source
                 query = [source, self._address(place), topics[place], str(self._folder / f"{source}-first-{number}")]
-                command = [sys.executable, "-m", "bench.spark.session", *query]
+                command = [sys.executable, "-m", "bench.spark.first_stream", *query]
                 found.append(float(subprocess.run(command, stdout=subprocess.PIPE, text=True, check=True).stdout))
                 self._say(f"first stream, {source}", found[-1])
         yield from self._compared("first stream of a session", seconds, {OURS: None, ARCHIVE: None})

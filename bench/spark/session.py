@@ -1,18 +1,11 @@
-"""The session that queries run in: `local[2]`, as docs/PIPELINE.md advises, with Spark's own connector beside ours.
-
-python -m bench.spark.session SOURCE SERVERS TOPIC FOLDER    streams a topic to Parquet as the first query of a
-                                                             session, and prints the seconds that the query took
-"""
+"""The session that queries run in: `local[2]`, as docs/PIPELINE.md advises, with Spark's own connector beside ours."""
 
 import os
-import sys
-from pathlib import Path
 
 from pyspark.sql import SparkSession
 
 from barnabas.spark.session import CHECKPOINT_MANAGER, FAST_SETTINGS, QUICK_CHECKPOINT_MANAGER
 from barnabas.spark.worker_python import workers_python
-from bench.spark import queries
 from tests.kafka_peer.jars import fetch_spark_connector
 
 # FAST_SETTINGS, and what is advised for small rows, for checkpoints on a local disk, and for times in Parquet.
@@ -41,20 +34,3 @@ def start_session() -> SparkSession:
     )
     session.sparkContext.setLogLevel("ERROR")
     return session
-
-
-def main() -> None:
-    """Run one stream, and end."""
-    source, servers, topic, folder = sys.argv[1:]
-    session = start_session()
-    if source == "archive":
-        seconds, _ = queries.archive_topic(session, topic, servers, Path(folder))
-    else:
-        options = {"kafka.bootstrap.servers": servers, "subscribe": topic}
-        seconds = queries.stream_to_parquet(session, source, options, Path(folder))
-    print(seconds)
-    session.stop()
-
-
-if __name__ == "__main__":
-    main()

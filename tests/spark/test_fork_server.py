@@ -196,10 +196,25 @@ def test_the_server_ends_with_its_parent(parent: Parent) -> None:
 def test_who_sends_nonsense_is_let_go(parent: Parent) -> None:
     found = json.loads(parent.ask("probe")[1])
     holder = parent._process.pid
-    for nonsense in (b"", b"\0\0", b"\xff\xff\xff\xff", b"\0\0\0\2{}", b"\0\0\0\4/\0x\0"):
+    for nonsense in (b"", b"\0\0", b"\xff\xff\xff\xff", b"\0\0\0\2{}", b"\0\0\0\2[]", b"\0\0\0\4/\0x\0"):
         with socket.socket(socket.AF_UNIX) as connection:
             connection.connect(fork_client._address(holder))
             connection.sendall(nonsense)
             connection.shutdown(socket.SHUT_WR)
             assert is_let_go(connection)
     assert json.loads(parent.ask("probe")[1])["server"] == found["server"]
+
+
+def test_who_goes_in_the_middle_of_asking_gets_nothing_started(parent: Parent) -> None:
+    assert parent.ask("probe")[0] == 7
+    variables = [os.fsencode(f"{name}={value}") for name, value in os.environ.items()]
+    request = b"\0".join([os.fsencode(parent.folder), b"2", b"-m", b"probe", *variables, b"SPARK_LAST=whole"])
+    answers = []
+    for sent in (request, request[:-2]):
+        with socket.socket(socket.AF_UNIX) as connection, open(os.devnull, "r+b") as nothing:
+            connection.connect(fork_client._address(parent._process.pid))
+            socket.send_fds(connection, [fork_client.LENGTH.pack(len(request))], [nothing.fileno()] * 3)
+            connection.sendall(sent)
+            connection.shutdown(socket.SHUT_WR)
+            answers.append(connection.recv(1))
+    assert answers == [fork_client.STARTED, b""]

@@ -166,7 +166,9 @@ def _read_request(connection: socket.socket) -> Request | None:
         (size,) = LENGTH.unpack(length)
         if len(standard) == len(STANDARD) and 0 < size <= _REQUEST_BYTES_MAX:
             with connection.makefile("rb") as file:
-                return _parsed(file.read(size), standard)
+                request = file.read(size)
+            if len(request) == size:  # Who asked may be gone in the middle of it.
+                return _parsed(request, standard)
     except (OSError, ValueError, struct.error):
         pass
     for descriptor in standard:
