@@ -5,11 +5,13 @@ part of one behind the last whole batch. Neither is shown.
 Rule 2: for a read_committed consumer, batches of aborted transactions are left out here, by the list that the broker
 sent along (KIP-98). It names those that overlap with this very answer, so nothing is to be remembered between fetches.
 Rule 3: control batches are never shown; they only move the position.
+Rule 4: headers are read once. Who fetches wants to know where to go on before anybody looks at the batches.
 """
 
 from collections import deque
 from collections.abc import Iterator
 from dataclasses import dataclass
+from functools import cached_property
 from struct import Struct
 from typing import NamedTuple
 
@@ -66,7 +68,7 @@ class AbortedTransaction(NamedTuple):
     first_offset: int
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True)
 class FetchedPartition:
     """One partition of an answer. With no `data` there was nothing new."""
 
@@ -82,16 +84,17 @@ class FetchedPartition:
     @property
     def next_offset(self) -> int:
         """Where the next fetch goes on: behind the last whole batch, shown or not."""
-        next_offset = self.fetch_offset
-        for batch in whole_batches(self.data):
-            next_offset = max(next_offset, batch.last_offset + 1)
-        return next_offset
+        return max([self.fetch_offset, *(batch.last_offset + 1 for batch in self._whole_batches)])
+
+    @cached_property
+    def _whole_batches(self) -> list[FetchedBatch]:
+        return list(whole_batches(self.data))
 
     def batches(self) -> Iterator[FetchedBatch]:
         """Yield the batches a consumer sees, checked, with at least one offset from the fetch offset on."""
         announced = deque(sorted(self.aborted, key=lambda transaction: transaction.first_offset))
         aborting: set[int] = set()
-        for batch in whole_batches(self.data):
+        for batch in self._whole_batches:
             header = batch.header
             if self.check_crcs:
                 batch.check()
