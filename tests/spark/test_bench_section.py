@@ -12,7 +12,8 @@ from bench.spark.memory import MemoryWatch, descendants, resident_mb
 
 def test_every_query_runs(spark: SparkSession) -> None:
     """Another Barnabas is in the place of Kafka, which takes longer to start than all this."""
-    found = {each.name: each for each in measure(spark, Plan(rounds=1, rows=2_000, sessions=1), start_barnabas)}
+    plan = Plan(warm_ups=1, rounds=1, rows=2_000, sessions=1)
+    found = {each.name: each for each in measure(spark, plan, start_barnabas)}
     compared = [name for name in found if "against" in name]
     assert len(compared) == 9
     assert all(each.value > 0 for name, each in found.items() if "CPU" not in name)
