@@ -56,6 +56,16 @@ def segment_file(directory: str, base_offset: int, suffix: str) -> str:
     return os.path.join(directory, f"{base_offset:020d}{suffix}")
 
 
+def reserve_room(file: File, start: int) -> int:
+    """Reserve blocks from `start` on, as many as come before and not too many; returns where they end.
+
+    A disk that knows where bytes will lie takes them at three quarters of the price: a file system that is asked
+    page by page keeps accounts of every page until it has found a place for it.
+    """
+    size = min(start, AHEAD_BYTES_MAX)
+    return start + size if file.reserve_ahead(start, size) else NO_ROOM_WANTED
+
+
 class FileSlice(NamedTuple):
     """Bytes of a file that are to be sent as they are."""
 
@@ -474,18 +484,11 @@ class ActiveSegment:
         self.segment.room_end = max(size, self.segment.room_end)
 
     def reserve_ahead(self) -> None:
-        """Reserve the blocks that come next, as many as the segment has and not too many; they are given back as well.
-
-        A disk that knows where bytes will lie takes them at three quarters of the price: a file system that is asked
-        page by page keeps accounts of every page until it has found a place for it.
-        """
+        """Reserve the blocks that come next; they are given back as well."""
         segment = self.segment
-        start = max(segment.room_end, segment.size)
-        size = min(start, AHEAD_BYTES_MAX)
-        if self._file.reserve_ahead(start, size):
-            segment.room_end = self._ahead_end = start + size
-        else:
-            segment.room_end = NO_ROOM_WANTED
+        segment.room_end = reserve_room(self._file, max(segment.room_end, segment.size))
+        if segment.room_end != NO_ROOM_WANTED:
+            self._ahead_end = segment.room_end
 
     def give_room_back(self) -> None:
         """Let others have the room that was reserved, and ask for no more: the disk is full."""

@@ -13,7 +13,9 @@ from barnabas.config import LogConfig
 from barnabas.model import TopicPartition
 from barnabas.spark.segments import sealed_segment
 from barnabas.spark.segments.sealed_segment import SealedSegment
+from barnabas.storage import files
 from barnabas.storage.files import OsFiles
+from barnabas.storage.log_end import AHEAD_BYTES_MIN
 from barnabas.storage.staged_load import StagedPartition, check, claim, staging_folder, write_manifest
 from barnabas.storage.verifier import Fault, SegmentVerifier
 from tests.storage.builders import NOW_MS, batch_of
@@ -88,6 +90,31 @@ def test_what_is_written_goes_to_the_disk_before_the_segment_is_closed(
     assert is_there.wait(60)
     assert segment.close().size == 7 * len(batch)
     assert sizes == [2 * len(batch), 7 * len(batch)]
+
+
+def test_room_is_reserved_ahead_of_a_segment_that_grows_and_given_back(
+    tmp_path: Path, syncs: ThreadPoolExecutor, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(files, "_gains_by_room_ahead", lambda device: True)
+    file = OsFiles().open(str(tmp_path / "a.log"), writable=True)
+    segment = SealedSegment(str(tmp_path), "a", syncs)
+    batch = batch_of(2, size=500_000)
+    while segment.size + len(batch) <= AHEAD_BYTES_MIN:
+        segment.append(batch)
+    assert not file.has_room_ahead(), "segments of a load into many partitions stay small"
+    segment.append(batch)
+    assert file.has_room_ahead()
+    assert file.size() == segment.size, "what a file has is what was written to it"
+    assert segment.close().size == file.size()
+    assert not file.has_room_ahead()
+
+
+def test_a_file_of_an_attempt_that_died_is_written_anew(tmp_path: Path, syncs: ThreadPoolExecutor) -> None:
+    (tmp_path / "a.log").write_bytes(b"x" * 10_000)
+    batch = batch_of(3)
+    segment = SealedSegment(str(tmp_path), "a", syncs)
+    segment.append(batch)
+    assert segment.close().size == len(batch) == (tmp_path / "a.log").stat().st_size
 
 
 @pytest.mark.parametrize("more", [0, 2])

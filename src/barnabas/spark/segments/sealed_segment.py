@@ -6,6 +6,7 @@ the batches: those the broker stamps when it adopts the segment. Indexes count f
 Rule 1: when `close` returns, the three files are on the disk.
 Rule 2: what is written goes to the disk as it comes, on a thread, so that `close` has little to wait for. A sync that
 has failed there fails the segment: a later one may find nothing left to write, and says nothing about what was lost.
+Rule 3: room on the disk is reserved ahead, as for a broker's own segment, and given back when the segment is closed.
 """
 
 import os
@@ -13,13 +14,16 @@ from concurrent.futures import Executor, Future
 
 from barnabas.model import NO_TIMESTAMP
 from barnabas.records.batch import PREFIX, read_header
+from barnabas.storage.files import OsFiles
 from barnabas.storage.index import OFFSET_ENTRY, TIME_ENTRY
+from barnabas.storage.log_end import AHEAD_BYTES_MIN
 from barnabas.storage.segment import (
     INDEX_INTERVAL_BYTES,
     INDEX_SUFFIX,
     LOG_SUFFIX,
     RELATIVE_OFFSET_MAX,
     TIME_INDEX_SUFFIX,
+    reserve_room,
 )
 from barnabas.storage.staged_load import StagedSegment
 
@@ -38,7 +42,10 @@ class SealedSegment:
         self._bytes_since_last_sync = 0
         self._stem = os.path.join(folder, name)
         self._name = name
-        self._file = open(self._stem + LOG_SUFFIX, "wb", buffering=0)  # noqa: SIM115 (`close` and `abandon` close it)
+        self._file = OsFiles().open(self._stem + LOG_SUFFIX, writable=True)
+        # An application that died may have had a task of this number, in a load of the same name.
+        self._file.truncate(0)
+        self._room_end = AHEAD_BYTES_MIN
         self.size = 0
         self.records = 0
         self._offset_index = bytearray()
@@ -70,9 +77,9 @@ class SealedSegment:
         self.records = last_offset + 1
 
     def _write(self, batch: bytearray | memoryview) -> None:
-        rest = memoryview(batch)
-        while rest:
-            rest = rest[self._file.write(rest) :]
+        if self.size + len(batch) > self._room_end:
+            self._room_end = reserve_room(self._file, max(self._room_end, self.size))
+        self._file.write_at(batch, self.size)
         self._bytes_since_last_sync += len(batch)
         if self._bytes_since_last_sync >= SYNC_BYTES and (self._syncing is None or self._syncing.done()):
             self._check_sync()
@@ -95,6 +102,7 @@ class SealedSegment:
         self._index_time()
         # Threads begin what they are asked for in order, so that this sync runs or is over when `close` is on a thread.
         self._check_sync()
+        self._file.truncate(self.size)
         os.fsync(self._file.fileno())
         self._file.close()
         for suffix, content in ((INDEX_SUFFIX, self._offset_index), (TIME_INDEX_SUFFIX, self._time_index)):
