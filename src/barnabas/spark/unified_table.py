@@ -5,7 +5,8 @@
 Rule 1: the broker is asked for what lies behind the archive's commits, and for nothing else. So the two parts have no
 record in common, and none is missing: where the log begins only behind the archive's end, that is an error.
 Rule 2: the archive's part is as it was when the table was made; the broker's part ends where a query finds its end.
-Rule 3: of an archive that keeps the last record of every key, the table does so too, over both parts.
+Rule 3: of an archive that keeps the last record of every key, the table does so too, over both parts; records without a
+key, which such an archive has among its dead letters, are all there.
 """
 
 from collections.abc import Mapping, Sequence
@@ -17,7 +18,7 @@ from barnabas.client.offsets import EARLIEST, LATEST, IsolationLevel, offsets_at
 from barnabas.model import ZERO_TOPIC_ID
 from barnabas.spark.archives.archive import Archive, open_archive
 from barnabas.spark.archives.manifest import UPSERT, Commit, end_offsets
-from barnabas.spark.archives.upserting import last_of_keys
+from barnabas.spark.archives.upserting import last_of_keys, without_deleted
 from barnabas.spark.connecting import read_cluster
 from barnabas.spark.errors import DataLossError, PipelineError
 from barnabas.spark.jobs.places import by_number, offsets_option
@@ -63,7 +64,7 @@ def table(
     rest = spark.read.format("barnabas").options(**live).load()
     both = opened.records(commits).select(*columns).unionAll(rest.select(*columns))
     if description.mode == UPSERT:
-        return last_of_keys(both).where("value IS NOT NULL")
+        return without_deleted(last_of_keys(both))
     return both
 
 

@@ -2,7 +2,7 @@
 
 from pyspark.sql import SparkSession
 
-from barnabas.spark.archives.upserting import files_of_buckets, last_of_keys, with_keys_needed
+from barnabas.spark.archives.upserting import files_of_buckets, last_of_keys, with_keys_needed, without_deleted
 
 
 def test_the_last_record_of_a_key_is_that_of_its_partition(spark: SparkSession) -> None:
@@ -11,6 +11,9 @@ def test_the_last_record_of_a_key_is_that_of_its_partition(spark: SparkSession) 
         "partition INT, offset LONG, key BINARY, value BINARY",
     )
     assert {(row.partition, row.offset) for row in last_of_keys(rows).collect()} == {(0, 2), (1, 0), (0, 0)}
+    keyless = spark.createDataFrame([(0, 3, None, b"1"), (0, 4, None, None), (0, 5, b"c", None)], rows.schema)
+    left = without_deleted(last_of_keys(rows.unionAll(keyless)))
+    assert {(row.partition, row.offset) for row in left.collect()} == {(1, 0), (0, 0), (0, 3), (0, 4)}
     marked = spark.createDataFrame([(None, False), (b"a", False)], "key BINARY, undecodable BOOLEAN")
     assert [row.undecodable for row in with_keys_needed(marked).collect()] == [True, False]
 

@@ -18,6 +18,7 @@ from barnabas.spark.archives.manifest import commit_name
 from barnabas.spark.errors import PipelineError
 from barnabas.spark.jobs.archive import archive
 from barnabas.spark.jobs.audit import AuditResult, audit
+from barnabas.spark.unified_table import table
 from tests.client.brokers import running_broker
 from tests.spark.comparing import BROKERS
 from tests.spark.jobs.histories import Record, archived, copied, random_history
@@ -191,6 +192,26 @@ def test_archives_of_the_job_with_holes_of_transactions_and_of_last_records(
     )
     assert {each.kind.value for each in uncommitted.findings} == {"missing"}
     assert sum(each.missing for each in uncommitted.partitions) == 20
+
+
+def test_records_without_a_key_are_all_in_an_archive_of_the_last_ones(
+    spark: SparkSession, our_servers: str, tmp_path: Path
+) -> None:
+    topic, folder = make_topic(our_servers, 1), str(tmp_path / "lake")
+    producer = Producer({"bootstrap.servers": our_servers})
+
+    def send(*records: tuple[bytes | None, bytes | None]) -> None:
+        for key, value in records:
+            producer.produce(topic, value, key, 0)
+        assert producer.flush(30) == 0
+
+    send((b"a", b"1"), (None, b"2"), (b"a", b"3"), (None, b"4"), (None, None), (b"b", b"5"))
+    archive(spark, topic, folder, bootstrap_servers=our_servers, mode="upsert")
+    result = audit(spark, topic, folder, bootstrap_servers=our_servers)
+    assert (result.findings, result.partitions[0].records_in_archive) == ((), 5)
+    send((None, b"6"), (b"b", None))
+    both = table(spark, topic, archive=folder, bootstrap_servers=our_servers)
+    assert sorted(row.offset for row in both.collect()) == [1, 2, 3, 4, 6]
 
 
 def test_what_can_not_be_compared_is_refused(spark: SparkSession, our_servers: str, tmp_path: Path) -> None:

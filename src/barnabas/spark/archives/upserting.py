@@ -8,13 +8,13 @@ records to theirs, and writes those buckets anew (copy on write):
 Rule 1: the same key in two partitions is two keys, as it is for a broker.
 Rule 2: a record without a value deletes its key, and is not kept itself: later records have higher offsets, and earlier
 ones are not read again.
-Rule 3: a record without a key can not be kept here; it is treated as one that can not be decoded.
+Rule 3: a record without a key is no earlier one of another, and can not be in a bucket: all are kept as dead letters.
 """
 
 import re
 from collections.abc import Iterable
 
-from pyspark.sql import DataFrame, Window, functions
+from pyspark.sql import Column, DataFrame, Window, functions
 
 from barnabas.spark.archives.archive import Archive
 from barnabas.spark.archives.decoding import UNDECODABLE
@@ -30,9 +30,19 @@ def with_keys_needed(rows: DataFrame) -> DataFrame:
     return rows.withColumn(UNDECODABLE, functions.col(UNDECODABLE) | functions.col("key").isNull())
 
 
+def of_its_own() -> Column:
+    """Return an expression that keeps records without a key apart, where records are put together by their keys."""
+    return functions.when(functions.col("key").isNull(), functions.col("offset"))
+
+
+def without_deleted(latest: DataFrame) -> DataFrame:
+    """Return the records that are left of the last ones of their keys: all but deletions."""
+    return latest.where("value IS NOT NULL OR key IS NULL")
+
+
 def last_of_keys(rows: DataFrame) -> DataFrame:
-    """Return the last record of every key of a partition, deletions included."""
-    latest_first = Window.partitionBy("partition", "key").orderBy(functions.desc("offset"))
+    """Return the last record of every key of a partition, deletions included, and all records without a key."""
+    latest_first = Window.partitionBy("partition", "key", of_its_own()).orderBy(functions.desc("offset"))
     return rows.withColumn("_place", functions.row_number().over(latest_first)).where("_place = 1").drop("_place")
 
 
@@ -60,7 +70,7 @@ def merged_buckets(archive: Archive, rows: DataFrame, folder: str) -> tuple[str,
         kept = rows.sparkSession.read.schema(rows.schema).parquet(*paths)
         both = last_of_keys(rows.unionByName(kept))
         both = in_buckets(both)
-    left = both.where(functions.col("value").isNotNull()).repartition(max(1, len(touched)), BUCKET)
+    left = without_deleted(both).repartition(max(1, len(touched)), BUCKET)
     left.sortWithinPartitions(BUCKET, "partition", "offset").write.partitionBy(BUCKET).parquet(
         archive.files.path(folder)
     )

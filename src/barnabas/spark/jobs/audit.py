@@ -4,7 +4,8 @@ The manifest is checked first (`audit_manifest`), then the records of both (`aud
 partition and offset.
 
 Rule 1: both are read as the archive was made: with the same isolation level, and in mode "upsert" only the last record
-of every key. Offsets without a record (markers of transactions, aborted records, compaction) are no gaps then.
+of every key, and those without a key. Offsets without a record (markers of transactions, aborted records, compaction)
+are no gaps then.
 Rule 2: what the archive does not have yet is fine, and so is what the topic does not have any more; both are said. What
 is lost, doubled or different is not fine.
 """
@@ -18,6 +19,7 @@ from pyspark.sql import DataFrame, SparkSession
 
 from barnabas.spark.archives.archive import Archive
 from barnabas.spark.archives.manifest import UPSERT, Commit, current_files
+from barnabas.spark.archives.upserting import without_deleted
 from barnabas.spark.jobs.archived import archive_of, archived_spans
 from barnabas.spark.jobs.audit_manifest import (
     Finding,
@@ -157,7 +159,7 @@ def audit(
     with plain_failures(), watched(spark, "audit", report):
         expected = source.records(common).select(*COLUMNS)
         if kept.mode == UPSERT:
-            expected = latest_in_partitions(expected).where("value IS NOT NULL")
+            expected = without_deleted(latest_in_partitions(expected))
         counts = compare(expected, _sound_records(spark, opened, commits, sound), common)
     audited = [
         _audited(partition, state, spans.get(partition, _NOTHING), counts.get(partition, PartitionCounts()))
