@@ -69,7 +69,7 @@ def test_files_are_ingested_once(spark: SparkSession, servers: str, tmp_path: Pa
         (number % 2, b"%d" % number, b"NAME %d" % number, (("id", b"%d" % number),), (1_700_000_000 + number) * 1000)
         for number in range(25)
     ]
-    with pytest.raises(PipelineError, match="is the checkpoint of another ingest: its expressions is"):
+    with pytest.raises(PipelineError, match="is the checkpoint of another ingest: its headers is"):
         ingest(spark, str(folder), topic, bootstrap_servers=servers)
 
 
@@ -114,6 +114,8 @@ def test_nonsense_is_refused(
     source = str(tmp_path / wrong.pop("source", "here"))
     with pytest.raises(PipelineError, match=reason):
         ingest(spark, source, topic, bootstrap_servers=our_servers, **wrong)
+    # Whoever mends it is not told of a checkpoint of another ingest.
+    assert list(tmp_path.rglob("barnabas-ingest.json")) == []
 
 
 def test_a_topic_that_was_made_again_is_refused(spark: SparkSession, our_servers: str, tmp_path: Path) -> None:

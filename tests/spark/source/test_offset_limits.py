@@ -89,3 +89,8 @@ def test_a_query_does_not_end_before_it_begins() -> None:
             AtTimes(option="startingOffsetsByTimestamp", timestamps_ms={ORDERS_0: 2}),
             AtTimes(option="endingOffsetsByTimestamp", timestamps_ms={ORDERS_0: 1}),
         )
+    first = SpecificOffsets(option="startingOffsets", offsets={ORDERS_0: 30})
+    with pytest.raises(OptionError, match="'startingOffsets' is 30 for orders-0, which is after 'endingOffsets', 10"):
+        check_batch_limits(first, SpecificOffsets(option="endingOffsets", offsets={ORDERS_0: 10}))
+    for last in (30, -1):
+        check_batch_limits(first, SpecificOffsets(option="endingOffsets", offsets={ORDERS_0: last}))

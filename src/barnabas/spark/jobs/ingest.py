@@ -219,6 +219,11 @@ def _kept_plan(
     }
     if not files.exists(_PLAN):
         found = _schema(spark, reading, schema) if isinstance(source, str) and reading.is_of_files else None
+        # A typing error must not become what this checkpoint is of.
+        if isinstance(source, DataFrame):
+            as_records(source, expressions)
+        elif found is not None:
+            as_records(_stream(spark, files, source, reading, {"schema": found}), expressions)
         try:
             files.create(_PLAN, json.dumps({**wanted, "schema": found}, indent=2, sort_keys=True) + "\n")
         except ExistsError:
@@ -235,10 +240,18 @@ def _kept_plan(
                     "give another checkpoint to ingest everything anew"
                 )
             raise PipelineError(
-                f"{files.folder} is the checkpoint of another ingest: its {name} is {plan.get(name)!r}, "
-                f"and not {value!r}"
+                f"{files.folder} is the checkpoint of another ingest: {_difference(name, plan.get(name), value)}; "
+                "give another checkpoint, or remove this one to ingest everything anew"
             )
     return plan
+
+
+def _difference(name: str, kept: Any, wanted: Any) -> str:
+    """Say what differs, of options and expressions the first one."""
+    if isinstance(kept, dict) and isinstance(wanted, dict):
+        inner = next(each for each in sorted({*kept, *wanted}) if kept.get(each) != wanted.get(each))
+        return _difference(inner, kept.get(inner), wanted.get(inner))
+    return f"its {name} is {kept!r}, and not {wanted!r}"
 
 
 def _schema(spark: SparkSession, reading: _Reading, schema: str | None) -> str:

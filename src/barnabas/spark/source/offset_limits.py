@@ -103,16 +103,24 @@ def parse_assignment(option: str, text: str) -> tuple[TopicPartition, ...]:
 
 
 def check_order(start: OffsetLimit, end: OffsetLimit) -> None:
-    """Refuse times of which the end is before the beginning; raises OptionError."""
+    """Refuse times and offsets of which the end is before the beginning; raises OptionError."""
     if isinstance(start, AtTime) and isinstance(end, AtTime) and start.timestamp_ms > end.timestamp_ms:
         raise OptionError(start.option, f"is {start.timestamp_ms}, which is after '{end.option}', {end.timestamp_ms}")
     if isinstance(start, AtTimes) and isinstance(end, AtTimes):
-        for partition, timestamp in start.timestamps_ms.items():
-            last = end.timestamps_ms.get(partition, timestamp)
-            if timestamp > last:
-                raise OptionError(
-                    start.option, f"is {timestamp} for {partition}, which is after '{end.option}', {last}"
-                )
+        _check_order(start.option, start.timestamps_ms, end.option, end.timestamps_ms)
+    if isinstance(start, SpecificOffsets) and isinstance(end, SpecificOffsets):
+        # Others, which are below 0, are the beginning and the end of a partition.
+        ends = {partition: offset for partition, offset in end.offsets.items() if offset >= 0}
+        _check_order(start.option, start.offsets, end.option, ends)
+
+
+def _check_order(
+    option: str, firsts: Mapping[TopicPartition, int], end_option: str, lasts: Mapping[TopicPartition, int]
+) -> None:
+    for partition, first in firsts.items():
+        last = lasts.get(partition, first)
+        if first > last:
+            raise OptionError(option, f"is {first} for {partition}, which is after '{end_option}', {last}")
 
 
 def check_batch_limits(start: OffsetLimit, end: OffsetLimit) -> None:
