@@ -77,7 +77,8 @@ def files() -> StoppingFiles:
 def broker(files: Files) -> Iterator[Broker]:
     with Broker(in_process=True, files=files) as broker:
         with connected(broker) as connection:
-            create_topic(connection, "orders", 2)
+            # What is loaded here is old.
+            create_topic(connection, "orders", 2, {"retention.ms": -1})
         yield broker
 
 

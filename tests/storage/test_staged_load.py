@@ -126,6 +126,7 @@ KEYLESS = build_batch([(NOW_MS, None, b"v", ())])
         (with_fields(batch_of(3), crc=5), GOOD, "checksum"),
         (BIG, LogConfig(max_message_bytes=1000), "max.message.bytes of the topic is 1000"),
         (KEYLESS, LogConfig(cleanup_policy=("compact",)), "has no key, but the topic is compacted"),
+        (KEYLESS, LogConfig(message_timestamp_type="LogAppendTime"), "records of a load keep their own times"),
         (b"\x00" * 61, GOOD, "position 0"),
     ],
 )
@@ -169,6 +170,19 @@ def test_files_that_contradict_the_batches_are_refused(
     with pytest.raises(LoadError, match=words) as raised:
         check(memory_files, staged, GOOD, check_crcs=True)
     assert path in str(raised.value)
+
+
+def test_what_would_be_deleted_at_once_is_refused(memory_files: MemoryFiles) -> None:
+    staged = claimed(memory_files, [batch_of(3, timestamp=NOW_MS)])
+    week = LogConfig(retention_ms=7 * 86_400_000)
+    last_ms = NOW_MS + week.retention_ms
+    check(memory_files, staged, week, check_crcs=True, now_ms=last_ms)
+    last_ms += 10  # Records of a batch follow each other by a millisecond.
+    with pytest.raises(LoadError, match=r"from 20\d\d-\d\d-\d\d, and topic \w+ has retention.ms=604800000"):
+        check(memory_files, staged, week, check_crcs=True, now_ms=last_ms)
+    for config in (LogConfig(retention_ms=-1), LogConfig(cleanup_policy=("compact",), retention_ms=1)):
+        check(memory_files, staged, config, check_crcs=True, now_ms=last_ms)
+    check(memory_files, staged, week, check_crcs=True)
 
 
 def test_a_file_that_is_missing_is_named(memory_files: MemoryFiles) -> None:

@@ -31,6 +31,7 @@ from barnabas.broker.internal_topics import INTERNAL_TOPICS
 from barnabas.broker.partition import Partition
 from barnabas.broker.replica_manager import ReplicaManager
 from barnabas.broker.scheduler import IoPool
+from barnabas.clock import Clock
 from barnabas.storage.files import Files
 from barnabas.storage.index import CorruptIndexError
 from barnabas.storage.load_journal import AdoptedLoad, AdoptedPartition, LoadJournal
@@ -102,7 +103,11 @@ class _Part:
 class BulkLoads:
     """The loads that this broker adopts."""
 
-    def __init__(self, files: Files, journal: LoadJournal, replicas: ReplicaManager, pool: IoPool) -> None:
+    def __init__(
+        self, files: Files, journal: LoadJournal, replicas: ReplicaManager, pool: IoPool, clock: Clock | None = None
+    ) -> None:
+        """Without a clock, the ages of records do not matter: nobody deletes by them."""
+        self._clock = clock
         self._files = files
         self._journal = journal
         self._replicas = replicas
@@ -165,7 +170,8 @@ class BulkLoads:
         return parts
 
     def _check_part(self, part: _Part, *, check_crcs: bool) -> None:
-        check(self._files, part.staged, part.partition.log.config, check_crcs=check_crcs)
+        now_ms = None if self._clock is None else self._clock.now_ms()
+        check(self._files, part.staged, part.partition.log.config, check_crcs=check_crcs, now_ms=now_ms)
 
     def _give_back(self, load_id: str, folders: list[str]) -> None:
         for folder in folders:

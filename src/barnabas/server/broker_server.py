@@ -269,7 +269,9 @@ class BrokerServer:
         self._topic_changes.listeners.append(lambda name: self._groups.on_topics_changed([name]))
 
     def _requests(self, loop: asyncio.AbstractEventLoop) -> None:
-        self._bulk_loads = BulkLoads(self._files, self._log_manager.load_journal, self._replica_manager, self._pool)
+        clock = self._clock if self._is_upkept else None
+        journal = self._log_manager.load_journal
+        self._bulk_loads = BulkLoads(self._files, journal, self._replica_manager, self._pool, clock)
         self._move_replicas()
         self.services = Services(
             node_id=self._settings.broker.node_id,

@@ -112,6 +112,11 @@ def newest_ms(segment: SegmentFacts, now_ms: int) -> int:
     return now_ms
 
 
+def is_out_of_time(config: LogConfig, newest_ms: int, now_ms: int) -> bool:
+    """Tell whether a segment whose newest record has such a time goes by its age."""
+    return "delete" in config.cleanup_policy and 0 <= config.retention_ms < now_ms - newest_ms
+
+
 def judge(log: LogFacts, segments: Iterable[SegmentFacts], now_ms: int) -> Iterator[Verdict]:
     """Yield a verdict for each segment, oldest first, by the rules that look at one log only.
 
@@ -139,7 +144,7 @@ def _judge_alone(log: LogFacts, segment: SegmentFacts, left_bytes: int, now_ms: 
         reason = Reason.LOG_START_OFFSET
     elif not log.is_deleted_from:
         return Verdict(reason=Reason.COMPACTED, log=log, segment=segment)
-    elif config.retention_ms >= 0 and now_ms - newest_ms(segment, now_ms) > config.retention_ms:
+    elif is_out_of_time(config, newest_ms(segment, now_ms), now_ms):
         reason = Reason.RETENTION_MS
     elif config.retention_bytes >= 0 and left_bytes - segment.size_bytes >= config.retention_bytes:
         reason = Reason.RETENTION_BYTES

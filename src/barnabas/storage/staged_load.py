@@ -22,6 +22,7 @@ import re
 from bisect import bisect_left
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from datetime import UTC, datetime
 from typing import Any, NamedTuple
 
 from barnabas.config import LogConfig
@@ -33,6 +34,7 @@ from barnabas.storage.batches import CorruptLogError, LogFile, scan_batches, sca
 from barnabas.storage.files import Files, FileTooLargeError, read_whole, write_whole
 from barnabas.storage.index import OFFSET_ENTRY, TIME_ENTRY, CorruptIndexError, check_length
 from barnabas.storage.log import Log
+from barnabas.storage.retention import is_out_of_time
 from barnabas.storage.segment import (
     INDEX_SUFFIX,
     LOG_SUFFIX,
@@ -199,24 +201,40 @@ def read_segments(rows: Any, path: str) -> tuple[StagedSegment, ...]:
 # The segments.
 
 
-def check(files: Files, staged: StagedPartition, config: LogConfig, *, check_crcs: bool) -> None:
+def check(
+    files: Files, staged: StagedPartition, config: LogConfig, *, check_crcs: bool, now_ms: int | None = None
+) -> None:
     """Walk over all segments; raises LoadError where a topic with these settings can not have them.
 
-    When this returns, what was checked is on the disk.
+    When this returns, what was checked is on the disk. With the time it is, records that retention would delete at once
+    are refused too.
     """
+    topic = staged.partition.topic
+    if config.message_timestamp_type == "LogAppendTime":
+        raise LoadError(
+            f"topic {topic} has message.timestamp.type=LogAppendTime, but records of a load keep their own times: "
+            "it is for topics with CreateTime"
+        )
     for segment in staged.segments:
         path = staged.file(segment, LOG_SUFFIX)
         try:
-            _check_segment(files, staged, segment, config, check_crcs=check_crcs)
+            newest_ms = _check_segment(files, staged, segment, config, check_crcs=check_crcs)
         except (CorruptLogError, CorruptIndexError) as error:
             raise LoadError(f"{error.path} can not be adopted: {error.reason} (position {error.position})") from None
         except OSError as error:
             raise LoadError(f"{error.filename or path} can not be adopted: {error.strerror or error}") from None
+        if now_ms is not None and 0 <= newest_ms < now_ms and is_out_of_time(config, newest_ms, now_ms):
+            newest = datetime.fromtimestamp(newest_ms // 1000, UTC)
+            raise LoadError(
+                f"{staged.partition} would lose records at once: a segment's newest is from {newest:%Y-%m-%d}, and "
+                f"topic {topic} has retention.ms={config.retention_ms}; set that to -1 or to more before the load"
+            )
 
 
 def _check_segment(
     files: Files, staged: StagedPartition, segment: StagedSegment, config: LogConfig, *, check_crcs: bool
-) -> None:
+) -> int:
+    """Check one segment, and return the time of its newest record."""
     path = staged.file(segment, LOG_SUFFIX)
     file = files.open(path)
     try:
@@ -243,6 +261,7 @@ def _check_segment(
         file.close()
     for suffix in SUFFIXES:
         _sync(files, staged.file(segment, suffix))
+    return walk.newest_ms
 
 
 def _read_index(files: Files, path: str, entry: Any) -> tuple[str, list[tuple[int, ...]]]:
@@ -294,8 +313,12 @@ class _Walk:
         self.next_offset += header.count
         self._positions.append(position)
         self._last_offsets.append(self.next_offset - 1)
-        newest = self._max_timestamps[-1] if self._max_timestamps else NO_TIMESTAMP
-        self._max_timestamps.append(max(newest, header.max_timestamp))
+        self._max_timestamps.append(max(self.newest_ms, header.max_timestamp))
+
+    @property
+    def newest_ms(self) -> int:
+        """The time of the newest record so far."""
+        return self._max_timestamps[-1] if self._max_timestamps else NO_TIMESTAMP
 
     def _slot(self, sorted_values: Sequence[int], value: int) -> int | None:
         slot = bisect_left(sorted_values, value)
@@ -320,9 +343,8 @@ class _Walk:
                 reason = f"the entry says that {timestamp} is the newest time up to offset {offset}, which it is not"
                 raise CorruptIndexError(path, number * TIME_ENTRY.size, reason)
             before = timestamp
-        newest = self._max_timestamps[-1] if self._max_timestamps else NO_TIMESTAMP
-        if before != newest:
-            reason = f"the last entry has time {before}, but the newest record has {newest}"
+        if before != self.newest_ms:
+            reason = f"the last entry has time {before}, but the newest record has {self.newest_ms}"
             raise CorruptIndexError(path, len(entries) * TIME_ENTRY.size, reason)
 
 
