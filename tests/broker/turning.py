@@ -52,6 +52,14 @@ def is_alive(pid: int) -> bool:
     return state != "Z"
 
 
+def command_of(pid: int) -> bytes:
+    """What a process was started with; nothing of one that is gone."""
+    try:
+        return Path(f"/proc/{pid}/cmdline").read_bytes()
+    except (FileNotFoundError, ProcessLookupError):
+        return b""
+
+
 def until_on_loop(broker: Broker, condition: Callable[[], Any]) -> None:
     """Wait for something that is to be looked at on the broker's loop."""
     until(lambda: on_loop(broker, condition))

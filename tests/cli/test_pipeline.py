@@ -6,6 +6,7 @@ import os
 import pty
 import re
 import shutil
+import signal
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -21,9 +22,24 @@ from barnabas.cli.main import main
 from barnabas.spark.errors import PipelineError
 from barnabas.spark.jobs.job import JobResult
 from barnabas.wire.errors import ApiError, ErrorCode
+from bench.spark.memory import descendants
+from tests.broker.turning import command_of, is_alive
+from tests.kafka_peer.populate import wait_until
 
 COMMAND = [sys.executable, "-m", "barnabas", "pipeline"]
 DEADLINE_SECONDS = 500
+
+
+THROWN_BY_JAVA = """An error occurred while calling o1.save.
+: org.apache.spark.SparkException: Job aborted.
+\tat org.apache.spark.Job.run(Job.scala:1)
+Caused by: java.io.IOException: no room
+\t... 9 more
+"""
+
+
+class Py4JJavaError(Exception):
+    """Has the name and the text of Py4J's own, which asks Java for its text."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -92,6 +108,7 @@ def test_results_and_exit_codes(
         (PipelineError("there is no topic 'x'"), "there is no topic 'x'"),
         (ApiError(ErrorCode.TOPIC_AUTHORIZATION_FAILED, "not for you"), "not for you"),
         (RuntimeError("Java\nTraceback\nbarnabas.spark.errors.PipelineError: gone\n"), "gone"),
+        (Py4JJavaError(THROWN_BY_JAVA), r"IOException: no room \(--debug shows all of it\)"),
         (RuntimeError("odd\nat java.lang.Thread"), r"RuntimeError: odd \(--debug shows all of it\)"),
         (FileNotFoundError(2, "No such file", "x"), "No such file"),
     ],
@@ -210,6 +227,35 @@ def test_a_real_run_that_fails_says_one_line(orders: Broker, tmp_path: Path) -> 
         done.stderr
         == f"barnabas pipeline audit: {tmp_path} is not an archive: there is no _barnabas/archive.json in it\n"
     )
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_a_topic_is_followed_until_somebody_stops_it(orders: Broker, tmp_path: Path, number: signal.Signals) -> None:
+    lake = tmp_path / "lake"
+    words = ["archive", "orders", str(lake), "--bootstrap-server", orders.bootstrap_servers, "--follow", "--json"]
+    process = subprocess.Popen([*COMMAND, *words], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    wait_until(lambda: any(lake.glob("_barnabas/commits/*.json")), "the first commit", DEADLINE_SECONDS)
+    process.send_signal(number)
+    output, said = process.communicate(timeout=DEADLINE_SECONDS)
+    assert (process.returncode, json.loads(output)["records"]) == (0, 2), said
+    assert "Traceback" not in said
+    assert "ERROR" not in said
+
+
+def test_ctrl_c_while_java_starts_leaves_nobody_behind(orders: Broker, tmp_path: Path) -> None:
+    """Both get it, as from a terminal."""
+    words = ["snapshot", "orders", str(tmp_path / "out"), "--bootstrap-server", orders.bootstrap_servers]
+    process = subprocess.Popen([*COMMAND, *words], stderr=subprocess.PIPE, text=True, start_new_session=True)
+
+    def started() -> list[int]:
+        return [each for each in descendants(process.pid) if b"pyspark-shell" in command_of(each)]
+
+    wait_until(lambda: bool(started()), "Java", DEADLINE_SECONDS)
+    java = started()
+    os.killpg(process.pid, signal.SIGINT)
+    _, said = process.communicate(timeout=DEADLINE_SECONDS)
+    assert (process.returncode, said) == (130, "")
+    wait_until(lambda: not any(map(is_alive, java)), "its end", DEADLINE_SECONDS)
 
 
 def test_a_real_run_under_spark_submit(orders: Broker, tmp_path: Path) -> None:

@@ -115,8 +115,21 @@ def _sentence(error: Exception) -> str:
     said = sentence_of(error)
     if said is not None:
         return said
-    first = next(iter(str(error).strip().splitlines()), "")
-    return f"{type(error).__name__}: {first} (--debug shows all of it)"
+    return f"{_first_cause(error)} (--debug shows all of it)"
+
+
+def _first_cause(error: Exception) -> str:
+    """Return what an exception says in its first line, and one of Java's by what it comes from."""
+    lines = str(error).strip().splitlines()
+    if type(error).__name__ != "Py4JJavaError":
+        return f"{type(error).__name__}: {lines[0] if lines else ''}"
+    # An error occurred while calling o1.save.
+    # : org.apache.spark.SparkException: ...
+    # \tat ...
+    # Caused by: java.io.IOException: ...
+    causes = [line.partition(": ")[2] for line in lines if line.startswith((": ", "Caused by: "))]
+    name, _, reason = (causes or lines)[-1].partition(": ")
+    return f"{name.rpartition('.')[2]}: {reason}"
 
 
 def _print_result(result: JobResult, *, as_json: bool) -> None:

@@ -2,18 +2,22 @@
 
 Rule 1: what is missing (pyspark, Java) is one sentence that says how to get it.
 Rule 2: under spark-submit the session is the one that was submitted, with its master and its configuration.
+Rule 3: whoever interrupts a job sees that it ends, and no traceback, and no process is left behind.
 """
 
 from __future__ import annotations
 
+import logging
 import os
 import re
 import shutil
+import signal
 import subprocess
 import sys
 import tempfile
+import threading
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any
 
@@ -90,17 +94,50 @@ def start_session(
             settings[_DRIVER_JAVA] = f"{settings.get(_DRIVER_JAVA, '')} {quiet}".strip()
     for name, value in (settings | dict(conf or {})).items():
         builder = builder.config(name, value)
+    children = _children()
     with _stderr_aside(is_quiet and not is_submitted) as said:
         try:
             session = builder.getOrCreate()
+        except KeyboardInterrupt:
+            # Spark's Java, which does not hear Ctrl-C, would go on for ever if it came before Python has spoken to it.
+            for child in _children() - children:
+                os.kill(child, signal.SIGKILL)
+            raise
         except Exception as error:  # Whatever Spark fails with here, it means that there is no session.
             reason = f"{_first_line(error)} {said()}".strip()
             raise PipelineError(f"Spark does not start: {reason}") from error
     if is_quiet:
         session.sparkContext.setLogLevel("OFF")
+        _interrupt_quietly()
     if is_local and session.conf.get(CHECKPOINT_MANAGER, None) is None:
         _keep_checkpoints_quickly(session)
     return session
+
+
+def _children() -> set[int]:
+    """Return the processes that this one has started and that are there; none where the system does not tell."""
+    found: set[int] = set()
+    for children in Path("/proc/self/task").glob("*/children"):
+        with suppress(OSError):  # A thread that has just ended.
+            found.update(map(int, children.read_text(encoding="utf-8").split()))
+    return found
+
+
+def _interrupt_quietly() -> None:
+    """Let Ctrl-C be what it is in Python, and SIGTERM, with which services are stopped, the same.
+
+    PySpark asks Java then to cancel all jobs, in the middle of another question, and both write tracebacks. The jobs
+    end with the query or the session, which are stopped in any case.
+    """
+    if threading.current_thread() is threading.main_thread():
+        for number in (signal.SIGINT, signal.SIGTERM):
+            signal.signal(number, signal.default_int_handler)
+    logging.getLogger().addFilter(_is_worth_telling)
+
+
+def _is_worth_telling(record: logging.LogRecord) -> bool:
+    """Tell whether a message is not the one that Py4J has for everybody who interrupts it."""
+    return record.msg != "KeyboardInterrupt while sending command."
 
 
 def _keep_checkpoints_quickly(session: SparkSession) -> None:

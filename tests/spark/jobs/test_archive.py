@@ -248,6 +248,8 @@ def test_a_topic_is_followed_until_somebody_interrupts(spark: SparkSession, our_
     assert (result.records, seen[-1]) == (40, 40)
     assert rows_of(open_archive(spark, folder).records()) == topic_rows(spark, our_servers, topic)
     assert not any(query.isActive for query in spark.streams.active)
+    with pytest.raises(PipelineError, match="option 'trigger' is 'soon', which is no time like '10 seconds'"):
+        archive(spark, topic, folder, bootstrap_servers=our_servers, follow=True, trigger="soon")
 
 
 def test_only_one_job_writes_to_an_archive(spark: SparkSession, our_servers: str, tmp_path: Path) -> None:

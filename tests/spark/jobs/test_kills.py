@@ -19,6 +19,7 @@ from pathlib import Path
 import pytest
 
 from barnabas import Broker
+from tests.broker.turning import command_of
 from tests.kafka_peer.peer import KEEP_FOR_EVER
 from tests.kafka_peer.populate import wait_until
 from tests.spark.sink.test_kills import kill_and_start, written
@@ -72,7 +73,7 @@ class Job:
     def kill_worker(self) -> None:
         """Kill a process that runs Python code of a task, if there is one at the moment."""
         for process in self._members():
-            if b"pyspark.daemon" in _command_of(process):
+            if b"pyspark.daemon" in command_of(process):
                 with suppress(ProcessLookupError):
                     os.kill(process, signal.SIGKILL)
                 return
@@ -84,13 +85,6 @@ class Job:
         found = subprocess.run(["ps", "-e", "-o", "pid=,pgid=,stat="], capture_output=True, text=True, check=True)
         rows = [line.split() for line in found.stdout.splitlines()]
         return [int(pid) for pid, group, state in rows if int(group) == self._process.pid and not state.startswith("Z")]
-
-
-def _command_of(process: int) -> bytes:
-    try:
-        return Path(f"/proc/{process}/cmdline").read_bytes()
-    except (FileNotFoundError, ProcessLookupError):
-        return b""
 
 
 def run_disturbed(

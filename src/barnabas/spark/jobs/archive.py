@@ -12,6 +12,7 @@ Rule 3: where the archive begins is found out once, when it is made, and kept in
 from collections.abc import Mapping
 from dataclasses import dataclass
 
+from pyspark.errors import IllegalArgumentException
 from pyspark.sql import DataFrame, SparkSession
 
 from barnabas.client.client import Client
@@ -233,7 +234,10 @@ class _Run:
             .foreachBatch(self._write)
             .option("checkpointLocation", self._archive.files.path(CHECKPOINT))
         )
-        writer = writer.trigger(processingTime=trigger) if trigger else writer.trigger(availableNow=True)
+        try:
+            writer = writer.trigger(processingTime=trigger) if trigger else writer.trigger(availableNow=True)
+        except IllegalArgumentException:
+            raise OptionError("trigger", f"is {trigger!r}, which is no time like '10 seconds'") from None
         run_to_the_end(writer.start(), self._tell, is_endless=trigger is not None)
 
     def _tell(self) -> None:

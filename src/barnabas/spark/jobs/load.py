@@ -13,10 +13,12 @@ from typing import Any
 from uuid import uuid4
 
 import pyarrow as pa
+from pyspark.errors import AnalysisException
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.datasource import CaseInsensitiveDict
 
 from barnabas.client.bulk_load import AdoptedRange
+from barnabas.spark.errors import PipelineError
 from barnabas.spark.jobs.failures import plain_failures
 from barnabas.spark.jobs.job import JobResult, Report, say_nothing
 from barnabas.spark.jobs.watching import watched
@@ -97,11 +99,20 @@ def load(
         if plan is not None:
             _load_files(spark, plan, given)
         else:
-            frame = spark.read.format(source_format).load(rows) if isinstance(rows, str) else rows
+            frame = _read(spark, rows, source_format) if isinstance(rows, str) else rows
             frame.write.format("barnabas-segments").options(**given).mode("append").save()
     ranges = tuple(sorted(adopted_ranges(given, chosen), key=lambda one: one.partition))
     records = sum(one.end_offset - one.base_offset for one in ranges)
     return LoadResult(load_id=chosen, topic=topic, records=records, ranges=ranges)
+
+
+def _read(spark: SparkSession, path: str, source_format: str) -> DataFrame:
+    try:
+        return spark.read.format(source_format).load(path)
+    except AnalysisException as error:
+        raise PipelineError(
+            f"{path} can not be read as {source_format}: {str(error).strip().splitlines()[0]}"
+        ) from error
 
 
 def _plan(spark: SparkSession, path: str) -> FilesPlan | None:
