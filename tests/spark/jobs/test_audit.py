@@ -214,6 +214,19 @@ def test_records_without_a_key_are_all_in_an_archive_of_the_last_ones(
     assert sorted(row.offset for row in both.collect()) == [1, 2, 3, 4, 6]
 
 
+def test_what_can_not_be_decoded_is_there_beside_the_last_record_of_its_key(
+    spark: SparkSession, our_servers: str, tmp_path: Path
+) -> None:
+    topic, folder = make_topic(our_servers, 1), str(tmp_path / "lake")
+    producer = Producer({"bootstrap.servers": our_servers})
+    for key, value in ((b"a", b'{"n": 1}'), (b"a", b"bad"), (b"b", b"bad"), (b"b", None), (b"c", b'{"n": 2}')):
+        producer.produce(topic, value, key, 0)
+    assert producer.flush(30) == 0
+    archive(spark, topic, folder, bootstrap_servers=our_servers, mode="upsert", decode="json", schema="n INT")
+    result = audit(spark, topic, folder, bootstrap_servers=our_servers)
+    assert (result.findings, result.partitions[0].records_in_archive) == ((), 4)
+
+
 def test_what_can_not_be_compared_is_refused(spark: SparkSession, our_servers: str, tmp_path: Path) -> None:
     topic, written = random_history(our_servers, seed=4, records=10, partitions=1)
     archived(spark, our_servers, topic, tmp_path / "lake", written, cuts=(10,))

@@ -4,7 +4,7 @@ The manifest is checked first (`audit_manifest`), then the records of both (`aud
 partition and offset.
 
 Rule 1: both are read as the archive was made: with the same isolation level, and in mode "upsert" only the last record
-of every key, and those without a key. Offsets without a record (markers of transactions, aborted records, compaction)
+of every key, and all dead letters. Offsets without a record (markers of transactions, aborted records, compaction)
 are no gaps then.
 Rule 2: what the archive does not have yet is fine, and so is what the topic does not have any more; both are said. What
 is lost, doubled or different is not fine.
@@ -12,7 +12,7 @@ is lost, doubled or different is not fine.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 
 from pyspark.sql import DataFrame, SparkSession
@@ -159,7 +159,8 @@ def audit(
     with plain_failures(), watched(spark, "audit", report):
         expected = source.records(common).select(*COLUMNS)
         if kept.mode == UPSERT:
-            expected = without_deleted(latest_in_partitions(expected))
+            letters = {name for commit in commits for name in commit.dead_letter_files} & sound
+            expected = _last_records(expected, _read(spark, opened, letters) if letters else None)
         counts = compare(expected, _sound_records(spark, opened, commits, sound), common)
     audited = [
         _audited(partition, state, spans.get(partition, _NOTHING), counts.get(partition, PartitionCounts()))
@@ -184,14 +185,28 @@ def audit(
 
 def _sound_records(spark: SparkSession, archive: Archive, commits: Sequence[Commit], sound: set[str]) -> DataFrame:
     """Return the records of the files that are there as they should be."""
-    schema = spark_schema(include_headers=True)
     if archive.description.table_format != "parquet":
         return archive.records().select(*COLUMNS)
     names = {*current_files(commits), *(name for commit in commits for name in commit.dead_letter_files)} & sound
+    return _read(spark, archive, names)
+
+
+def _read(spark: SparkSession, archive: Archive, names: Collection[str]) -> DataFrame:
+    schema = spark_schema(include_headers=True)
     if not names:
         return spark.createDataFrame([], schema).select(*COLUMNS)
     paths = [archive.files.pattern(name) for name in sorted(names)]
     return spark.read.schema(schema).parquet(*paths).select(*COLUMNS)
+
+
+def _last_records(records: DataFrame, letters: DataFrame | None) -> DataFrame:
+    """Return what an archive of mode "upsert" has of these: dead letters as they were, and the last of all others."""
+    if letters is None:
+        return without_deleted(latest_in_partitions(records))
+    places = letters.select("partition", "offset").distinct()
+    others = records.join(places, ["partition", "offset"], "left_anti").select(*COLUMNS)
+    as_they_were = records.join(places, ["partition", "offset"], "left_semi").select(*COLUMNS)
+    return without_deleted(latest_in_partitions(others)).unionAll(as_they_were)
 
 
 def _audited(partition: int, state: TopicState, archived: Span, counts: PartitionCounts) -> AuditedPartition:
