@@ -15,7 +15,7 @@ from barnabas.cli.tables import print_rows
 from barnabas.client.connection import ClientError
 from barnabas.spark.errors import sentence_of
 from barnabas.spark.jobs.job import JobResult
-from barnabas.spark.session import LOCAL_MASTER, start_session
+from barnabas.spark.session import LOCAL_MASTER, interrupted, start_session
 from barnabas.wire.errors import ApiError
 
 JOBS = {
@@ -97,11 +97,11 @@ def run(arguments: argparse.Namespace) -> int:
         finally:
             progress.finish()
             spark.stop()
-    except KeyboardInterrupt:
-        raise
     except Exception as error:
         if arguments.debug:
             raise
+        if interrupted.is_set():
+            raise KeyboardInterrupt from None
         complain(f"pipeline {arguments.job}", _sentence(error))
         return 2
     _print_result(result, as_json=arguments.json)

@@ -19,7 +19,7 @@ import threading
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import IO, TYPE_CHECKING, Any
+from typing import IO, TYPE_CHECKING, Any, NoReturn
 
 from barnabas.spark.errors import PipelineError
 from barnabas.spark.worker_python import workers_python
@@ -46,6 +46,8 @@ FAST_SETTINGS: dict[str, Any] = {
 # This one does not. It is no setting for everybody, because its name is Spark's own affair, and has changed before.
 CHECKPOINT_MANAGER = "spark.sql.streaming.checkpointFileManagerClass"
 QUICK_CHECKPOINT_MANAGER = "org.apache.spark.sql.execution.streaming.checkpointing.FileSystemBasedCheckpointFileManager"
+interrupted = threading.Event()
+"""Whether somebody has interrupted the command: what fails after that, as Py4J does, is not told as an error."""
 _LOCAL = {
     # Nothing outside this machine is to reach a session that nobody else uses.
     "spark.driver.host": "127.0.0.1",
@@ -131,13 +133,20 @@ def _interrupt_quietly() -> None:
     """
     if threading.current_thread() is threading.main_thread():
         for number in (signal.SIGINT, signal.SIGTERM):
-            signal.signal(number, signal.default_int_handler)
+            signal.signal(number, _interrupt)
+    # What fails in Py4J is raised as well. It logs some of that by the root logger, and not by its own.
+    logging.getLogger("py4j").setLevel(logging.CRITICAL)
     logging.getLogger().addFilter(_is_worth_telling)
 
 
+def _interrupt(_number: int, _frame: object) -> NoReturn:
+    interrupted.set()
+    raise KeyboardInterrupt
+
+
 def _is_worth_telling(record: logging.LogRecord) -> bool:
-    """Tell whether a message is not the one that Py4J has for everybody who interrupts it."""
-    return record.msg != "KeyboardInterrupt while sending command."
+    """Tell whether a message is not one that Py4J has for everybody who interrupts it."""
+    return record.msg not in ("KeyboardInterrupt while sending command.", "Exception while sending command.")
 
 
 def _keep_checkpoints_quickly(session: SparkSession) -> None:

@@ -1,5 +1,7 @@
 """How a query is waited for."""
 
+import os
+import signal
 from unittest.mock import MagicMock
 
 import pytest
@@ -27,6 +29,24 @@ def test_only_an_endless_query_is_interrupted_in_peace() -> None:
         run_to_the_end(other, lambda: None, is_endless=False)
     endless.stop.assert_called_once()
     other.stop.assert_called_once()
+
+
+def test_an_interrupt_waits_for_the_answer_of_java() -> None:
+    """Raised in the middle of it, it would leave a connection on which the query can not be stopped."""
+    before = signal.getsignal(signal.SIGINT)
+    answered = []
+
+    def answer(_: float) -> bool:
+        os.kill(os.getpid(), signal.SIGINT)
+        answered.append(True)
+        return False
+
+    interrupted = MagicMock(isActive=True)
+    interrupted.awaitTermination.side_effect = answer
+    run_to_the_end(interrupted, lambda: None, is_endless=True)
+    assert answered == [True]
+    interrupted.stop.assert_called_once()
+    assert signal.getsignal(signal.SIGINT) is before
 
 
 def test_our_sentence_is_what_is_raised() -> None:

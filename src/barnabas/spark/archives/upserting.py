@@ -14,7 +14,7 @@ Rule 3: a record without a key is no earlier one of another, and can not be in a
 import re
 from collections.abc import Iterable
 
-from pyspark.sql import Column, DataFrame, Window, functions
+from pyspark.sql import DataFrame, Window, functions
 
 from barnabas.spark.archives.archive import Archive
 from barnabas.spark.archives.decoding import UNDECODABLE
@@ -30,11 +30,6 @@ def with_keys_needed(rows: DataFrame) -> DataFrame:
     return rows.withColumn(UNDECODABLE, functions.col(UNDECODABLE) | functions.col("key").isNull())
 
 
-def of_its_own() -> Column:
-    """Return an expression that keeps records without a key apart, where records are put together by their keys."""
-    return functions.when(functions.col("key").isNull(), functions.col("offset"))
-
-
 def without_deleted(latest: DataFrame) -> DataFrame:
     """Return the records that are left of the last ones of their keys: all but deletions."""
     return latest.where("value IS NOT NULL OR key IS NULL")
@@ -42,7 +37,8 @@ def without_deleted(latest: DataFrame) -> DataFrame:
 
 def last_of_keys(rows: DataFrame) -> DataFrame:
     """Return the last record of every key of a partition, deletions included, and all records without a key."""
-    latest_first = Window.partitionBy("partition", "key", of_its_own()).orderBy(functions.desc("offset"))
+    own = functions.when(functions.col("key").isNull(), functions.col("offset"))
+    latest_first = Window.partitionBy("partition", "key", own).orderBy(functions.desc("offset"))
     return rows.withColumn("_place", functions.row_number().over(latest_first)).where("_place = 1").drop("_place")
 
 

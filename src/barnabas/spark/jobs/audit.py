@@ -19,7 +19,7 @@ from pyspark.sql import DataFrame, SparkSession
 
 from barnabas.spark.archives.archive import Archive
 from barnabas.spark.archives.manifest import UPSERT, Commit, current_files
-from barnabas.spark.archives.upserting import without_deleted
+from barnabas.spark.archives.upserting import last_of_keys, without_deleted
 from barnabas.spark.jobs.archived import archive_of, archived_spans
 from barnabas.spark.jobs.audit_manifest import (
     Finding,
@@ -32,7 +32,7 @@ from barnabas.spark.jobs.audit_manifest import (
 from barnabas.spark.jobs.audit_records import PartitionCounts, compare
 from barnabas.spark.jobs.failures import plain_failures
 from barnabas.spark.jobs.job import JobResult, Report, say_nothing
-from barnabas.spark.jobs.latest import COLUMNS, latest_in_partitions
+from barnabas.spark.jobs.latest import COLUMNS
 from barnabas.spark.jobs.topic import ISOLATION_LEVEL, Span, Topic, TopicState
 from barnabas.spark.jobs.watching import watched
 from barnabas.spark.schema import spark_schema
@@ -202,11 +202,11 @@ def _read(spark: SparkSession, archive: Archive, names: Collection[str]) -> Data
 def _last_records(records: DataFrame, letters: DataFrame | None) -> DataFrame:
     """Return what an archive of mode "upsert" has of these: dead letters as they were, and the last of all others."""
     if letters is None:
-        return without_deleted(latest_in_partitions(records))
+        return without_deleted(last_of_keys(records))
     places = letters.select("partition", "offset").distinct()
     others = records.join(places, ["partition", "offset"], "left_anti").select(*COLUMNS)
     as_they_were = records.join(places, ["partition", "offset"], "left_semi").select(*COLUMNS)
-    return without_deleted(latest_in_partitions(others)).unionAll(as_they_were)
+    return without_deleted(last_of_keys(others)).unionAll(as_they_were)
 
 
 def _audited(partition: int, state: TopicState, archived: Span, counts: PartitionCounts) -> AuditedPartition:

@@ -12,8 +12,6 @@ from typing import TYPE_CHECKING
 
 from pyspark.sql import functions
 
-from barnabas.spark.archives.upserting import of_its_own
-
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
@@ -21,9 +19,9 @@ COLUMNS = ("key", "value", "partition", "offset", "timestamp", "headers")
 
 
 def latest_in_partitions(records: DataFrame) -> DataFrame:
-    """Return COLUMNS, a row for every key of every partition, tombstones among them, and all records without a key."""
+    """Return COLUMNS, a row for every key of every partition, tombstones among them."""
     last = functions.max_by(functions.struct("value", "offset", "timestamp", "headers"), "offset").alias("last")
-    in_a_partition = records.groupBy("partition", "key", of_its_own().alias("_own")).agg(last)
+    in_a_partition = records.where("key IS NOT NULL").groupBy("partition", "key").agg(last)
     return in_a_partition.select("partition", "key", "last.*").select(*COLUMNS)
 
 
@@ -31,6 +29,5 @@ def latest_of_keys(records: DataFrame) -> DataFrame:
     """Return COLUMNS, a row a key, tombstones among them, and `partitions`: how many of them have the key."""
     place = functions.struct("timestamp", "offset", "partition")
     latest = functions.max_by(functions.struct(*COLUMNS), place).alias("latest")
-    with_keys = records.where("key IS NOT NULL")
-    of_a_key = latest_in_partitions(with_keys).groupBy("key").agg(latest, functions.count("*").alias("partitions"))
+    of_a_key = latest_in_partitions(records).groupBy("key").agg(latest, functions.count("*").alias("partitions"))
     return of_a_key.select("latest.*", "partitions")
