@@ -6,7 +6,8 @@ import signal
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from typing import TYPE_CHECKING
+from types import FrameType
+from typing import TYPE_CHECKING, Any
 
 from barnabas.spark.jobs.topics import plain_error
 
@@ -23,11 +24,10 @@ def run_to_the_end(query: StreamingQuery, look: Callable[[], None], *, is_endles
         PipelineError: The query failed with a sentence of ours.
     """
     try:
-        with _noted_interrupts() as noted:
+        with _signals_between_questions() as deliver:
             while not query.awaitTermination(POLL_SECONDS):  # type: ignore[arg-type]
                 look()
-                if noted:
-                    raise KeyboardInterrupt
+                deliver()
             look()
     except KeyboardInterrupt:
         if not is_endless:
@@ -43,24 +43,32 @@ def run_to_the_end(query: StreamingQuery, look: Callable[[], None], *, is_endles
 
 
 @contextmanager
-def _noted_interrupts() -> Iterator[list[int]]:
-    """Note signals that would raise KeyboardInterrupt; the second raises it.
+def _signals_between_questions() -> Iterator[Callable[[], None]]:
+    """Keep signals until `deliver`, which is yielded, hands them to whoever handles them; a second one is not kept.
 
-    In the middle of an answer of Java's it would leave Py4J with a connection that is of no use for the next question.
+    A handler that raises, as that of Ctrl-C does, in the middle of an answer of Java's would leave Py4J with a
+    connection that is of no use for the next question.
     """
-    noted: list[int] = []
+    kept: list[int] = []
 
-    def note(number: int, _: object) -> None:
-        noted.append(number)
-        if len(noted) > 1:
-            raise KeyboardInterrupt
+    def keep(number: int, frame: FrameType | None) -> None:
+        if kept:
+            before[number](number, frame)
+        kept.append(number)
 
-    is_main = threading.current_thread() is threading.main_thread()
-    # A signal that nobody handles ends the process as it always did.
-    numbers = [each for each in (signal.SIGINT, signal.SIGTERM) if is_main and callable(signal.getsignal(each))]
-    before = {each: signal.signal(each, note) for each in numbers}
+    def deliver() -> None:
+        while kept:
+            number = kept.pop()
+            before[number](number, None)
+
+    before: dict[int, Any] = {}
+    if threading.current_thread() is threading.main_thread():
+        for number in (signal.SIGINT, signal.SIGTERM):
+            # One that nobody handles ends the process as it always did.
+            if callable(signal.getsignal(number)):
+                before[number] = signal.signal(number, keep)
     try:
-        yield noted
+        yield deliver
     finally:
-        for each, handler in before.items():
-            signal.signal(each, handler)
+        for kept_from, handler in before.items():
+            signal.signal(kept_from, handler)
