@@ -223,7 +223,7 @@ def check(
             raise LoadError(f"{error.path} can not be adopted: {error.reason} (position {error.position})") from None
         except OSError as error:
             raise LoadError(f"{error.filename or path} can not be adopted: {error.strerror or error}") from None
-        if now_ms is not None and 0 <= newest_ms < now_ms and is_out_of_time(config, newest_ms, now_ms):
+        if now_ms is not None and newest_ms >= 0 and is_out_of_time(config, newest_ms, now_ms):
             newest = datetime.fromtimestamp(newest_ms // 1000, UTC)
             raise LoadError(
                 f"{staged.partition} would lose records at once: a segment's newest is from {newest:%Y-%m-%d}, and "
